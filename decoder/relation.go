@@ -104,19 +104,19 @@ func (d *Decoder) relation(data []byte, m *Message) error {
 			len(d.relations.byID)+1, maxRelationBytes>>20)
 	}
 
-	rel := buildRelation(string(data), count)
+	rel := buildRelation(data, count)
 	d.relations.put(rel, size)
 	m.Relation = rel
 	return nil
 }
 
 // buildRelation reads a message whose layout has been proved.
-func buildRelation(wire string, count int) *Relation {
-	rel := &Relation{wire: wire, Columns: make([]RelationColumn, count)}
-	c := newCursor([]byte(wire))
+func buildRelation(data []byte, count int) *Relation {
+	rel := &Relation{wire: string(data), Columns: make([]RelationColumn, count)}
+	c := newCursor(data)
 	name := func() string {
 		from, to := c.text("")
-		return wire[from:to]
+		return rel.wire[from:to]
 	}
 	rel.ID = c.uint32("")
 	rel.Namespace = name()
