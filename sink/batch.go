@@ -109,7 +109,7 @@ func (b *Batch) Add(ev *Event) error {
 	}
 	r.hdrs[1] = len(b.headers)
 	b.records = append(b.records, r)
-	b.bytes += b.cost(&r)
+	b.bytes += max(b.cost(&r), len(b.slab)-slab)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -83,34 +84,54 @@ func (b *Batch) deadLetter(i int, rej *Rejection) *kgo.Record {
 }
 
 // trimDeadLetter makes a dead letter fit into limit bytes, by the measure of wireSize: the value is cut at a
-// character, dlq_truncated is "true", and dlq_sha256 is the whole value's hash in hex. Where that is not enough, the
-// longest header values are cut, and last the key: a row that fits nowhere must not hold up all that follow. A dead
-// letter that fits is returned as it is. The result shares memory with rec.
+// character, dlq_truncated is "true", and dlq_sha256 is the whole value's hash in hex. Where that is not enough, long
+// header values are cut, the longest first, then headers are left out, the last first, but those of the dead letter
+// itself, and at the very end the key is cut: a row that fits nowhere must not hold up all that follow. A dead letter
+// that fits is returned as it is. The result shares memory with rec.
 func (b *Batch) trimDeadLetter(rec *kgo.Record, limit int) *kgo.Record {
 	if wireSize(rec) <= limit {
 		return rec
 	}
 	trimmed := *rec
 	trimmed.Headers = slices.Clone(rec.Headers)
-	if !hasHeader(rec, hdrDLQTruncated) {
+	if !slices.ContainsFunc(rec.Headers, func(h kgo.RecordHeader) bool { return h.Key == hdrDLQTruncated }) {
 		trimmed.Headers = append(trimmed.Headers, kgo.RecordHeader{Key: hdrDLQTruncated, Value: []byte("true")})
 		if rec.Value != nil {
 			sum := sha256.Sum256(rec.Value)
 			trimmed.Headers = append(trimmed.Headers, kgo.RecordHeader{Key: hdrDLQSHA256, Value: hex.AppendEncode(nil, sum[:])})
 		}
 	}
-	cut := func(p []byte) []byte { return cutText(p, len(p)-(wireSize(&trimmed)-limit)) }
-	trimmed.Value = cut(trimmed.Value)
-	for wireSize(&trimmed) > limit {
-		i := longestHeader(trimmed.Headers)
-		if i < 0 {
-			break
+	excess := wireSize(&trimmed) - limit
+	cut := func(p *[]byte) {
+		if excess > 0 {
+			before := len(*p)
+			*p = cutText(*p, before-excess)
+			excess -= before - len(*p)
 		}
-		trimmed.Headers[i].Value = cut(trimmed.Headers[i].Value)
 	}
-	if wireSize(&trimmed) > limit {
-		trimmed.Key = cut(trimmed.Key)
+	cut(&trimmed.Value)
+	if excess > 0 {
+		for _, i := range longHeaders(trimmed.Headers) {
+			cut(&trimmed.Headers[i].Value)
+		}
 	}
+	if excess > 0 {
+		dropped := make([]bool, len(trimmed.Headers))
+		for i, h := range slices.Backward(trimmed.Headers) {
+			if excess > 0 && !strings.HasPrefix(h.Key, prefixDeadLetter) {
+				dropped[i] = true
+				excess -= wireHeader + len(h.Key) + len(h.Value)
+			}
+		}
+		kept := trimmed.Headers[:0]
+		for i, h := range trimmed.Headers {
+			if !dropped[i] {
+				kept = append(kept, h)
+			}
+		}
+		trimmed.Headers = kept
+	}
+	cut(&trimmed.Key)
 	return &trimmed
 }
 
@@ -126,33 +147,31 @@ func cutText(p []byte, n int) []byte {
 	return p[:n:n]
 }
 
-// longestHeader finds the header whose value may lose most; -1 when all are short.
-func longestHeader(headers []kgo.RecordHeader) int {
-	const short = 64 // the hash, positions and times stay whole
-	longest, most := -1, short
+// longHeaders finds the headers whose values may be cut, the longest first. Hashes, positions and times are short.
+func longHeaders(headers []kgo.RecordHeader) []int {
+	const short = 64
+	var long []int
 	for i, h := range headers {
-		if len(h.Value) > most {
-			longest, most = i, len(h.Value)
+		if len(h.Value) > short {
+			long = append(long, i)
 		}
 	}
-	return longest
+	slices.SortStableFunc(long, func(i, j int) int { return len(headers[j].Value) - len(headers[i].Value) })
+	return long
 }
 
-func hasHeader(rec *kgo.Record, key string) bool {
-	return slices.ContainsFunc(rec.Headers, func(h kgo.RecordHeader) bool { return h.Key == key })
-}
+const (
+	wireBatch  = 61 // a record batch's header
+	wireRecord = 30 // length, attributes, time and offset deltas, lengths of key and value, number of headers
+	wireHeader = 10 // lengths of name and value
+)
 
 // wireSize is the most a record takes as a batch of its own, uncompressed, which is what a broker holds against its
-// limit. Numbers are counted with their longest form.
+// limit: every number is counted with its longest form.
 func wireSize(rec *kgo.Record) int {
-	const (
-		batchHeader = 61
-		number      = 5  // a length as varint
-		record      = 30 // length, attributes, time and offset deltas, lengths of key and value, number of headers
-	)
-	n := batchHeader + record + len(rec.Key) + len(rec.Value)
+	n := wireBatch + wireRecord + len(rec.Key) + len(rec.Value)
 	for _, h := range rec.Headers {
-		n += 2*number + len(h.Key) + len(h.Value)
+		n += wireHeader + len(h.Key) + len(h.Value)
 	}
 	return n
 }
