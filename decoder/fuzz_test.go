@@ -2,6 +2,8 @@ package decoder
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 	"testing"
 )
 
@@ -60,11 +62,13 @@ func FuzzDecode(f *testing.F) {
 // to a fresh decoder and a fresh oracle.
 func FuzzStream(f *testing.F) {
 	for _, name := range captures {
-		var stream []byte
-		for _, frame := range readFrames(f, name) {
-			stream = append(u16(stream, uint16(len(frame))), frame...)
+		for _, seed := range transactions(readFrames(f, name)) {
+			var stream []byte
+			for _, frame := range seed {
+				stream = append(u16(stream, uint16(len(frame))), frame...)
+			}
+			f.Add(stream)
 		}
-		f.Add(stream)
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		var d Decoder
@@ -82,4 +86,23 @@ func FuzzStream(f *testing.F) {
 			}
 		}
 	})
+}
+
+// transactions cuts a recording behind each commit, and puts before each piece
+// the relations that were known by then. Short seeds are what a fuzzer can work
+// with.
+func transactions(frames [][]byte) (pieces [][][]byte) {
+	current := map[uint32][]byte{}
+	var known, piece [][]byte
+	for _, frame := range frames {
+		piece = append(piece, frame)
+		switch frame[0] {
+		case 'R':
+			current[binary.BigEndian.Uint32(frame[1:])] = frame
+		case 'C':
+			pieces = append(pieces, slices.Concat(known, piece))
+			known, piece = slices.Collect(maps.Values(current)), nil
+		}
+	}
+	return pieces
 }
