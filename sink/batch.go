@@ -43,6 +43,7 @@ type Batch struct {
 
 	// pending counts the promises not yet called. The publisher adds before it produces, the promise subtracts.
 	pending atomic.Int64
+	flight  *flight // the publisher's, from the first cycle on
 }
 
 // Add routes and encodes an event and appends its record, or its dead letter where the event cannot be one. The event
