@@ -256,7 +256,7 @@ func setBy(p Profile, lower string) bool {
 	return false
 }
 
-// lowerASCII leaves all but A to Z alone: a Kelvin sign is not our k.
+// lowerASCII leaves all but A to Z alone: a long s is not ours.
 func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
