@@ -83,6 +83,10 @@ func (s *scanner) invalid() *Invalid {
 		out.Found = "at byte " + strconv.Itoa(f.at+1) + ": " + f.note
 		return out
 	}
+	if f.bare {
+		out.Found = f.note
+		return out
+	}
 	out.Found = foundAt(s.src, f.at)
 	if f.note != "" {
 		out.Found += " (" + f.note + ")"

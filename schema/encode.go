@@ -87,7 +87,7 @@ const keep = 1 << 20
 
 func (e *coder) release() {
 	e.src, e.fail, e.steps = nil, failure{}, e.steps[:0]
-	if cap(e.scratch)+cap(e.permut)+16*cap(e.spans)+8*cap(e.limbs) <= keep {
+	if cap(e.scratch)+cap(e.rewrite)+cap(e.permut)+16*cap(e.spans)+8*cap(e.limbs) <= keep {
 		coders.Put(e)
 	}
 }

@@ -28,7 +28,6 @@ func (e *coder) record(n *node, dst []byte) ([]byte, bool) {
 		e.pos++
 	} else {
 		for more := true; more; {
-			at := e.pos
 			i, key, ok := e.key(n, seen)
 			if !ok {
 				return dst, false
@@ -37,13 +36,13 @@ func (e *coder) record(n *node, dst []byte) ([]byte, bool) {
 				if !e.drop {
 					// The key is formatted here and not on the way up: scratch is still its own.
 					e.steps = append(e.steps, step{name: string(key), named: true})
-					return dst, e.wrong(at, "a field of "+n.want, "an unknown field")
+					return dst, e.wrongKey("a field of "+n.want, "an unknown field")
 				}
 				ok = e.colon() && e.skip()
 			} else {
 				if e.spans[base+i].lo >= 0 {
 					e.steps = append(e.steps, step{name: n.fields[i].name, named: true})
-					return dst, e.wrong(at, "each key once", "a duplicate key")
+					return dst, e.wrongKey("each key once", "a duplicate key")
 				}
 				if ok = e.colon(); ok {
 					from := len(dst)
@@ -158,7 +157,7 @@ func (e *coder) mapping(n *node, dst []byte) ([]byte, bool) {
 	count := len(keys)
 	if twice, found := duplicate(dst, keys); found {
 		e.steps = append(e.steps, step{name: string(dst[twice.lo:twice.hi]), named: true})
-		return dst, e.wrong(e.pos, "each key once", "a duplicate key")
+		return dst, e.wrongKey("each key once", "a duplicate key")
 	}
 	e.spans = e.spans[:base]
 	e.leave()

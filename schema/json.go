@@ -47,6 +47,7 @@ type failure struct {
 	want  string // what was expected; "" marks a syntax error
 	note  string // why what is there is not it
 	found bool   // false: nothing is there
+	bare  bool   // note alone says what is there, whatever its value
 }
 
 // A scanner reads JSON text. Its methods report failure as false and leave the
@@ -56,6 +57,7 @@ type scanner struct {
 	pos     int
 	depth   int
 	scratch []byte // unescaped text and digits: valid until the next use
+	rewrite []byte // a float's text: likewise
 	fail    failure
 	steps   []step
 }
@@ -67,6 +69,12 @@ func (s *scanner) syntax(at int, note string) bool {
 
 func (s *scanner) wrong(at int, want, note string) bool {
 	s.fail = failure{at: at, want: want, note: note, found: true}
+	return false
+}
+
+// wrongKey is wrong for a key, which the path names already.
+func (s *scanner) wrongKey(want, note string) bool {
+	s.fail = failure{want: want, note: note, found: true, bare: true}
 	return false
 }
 
@@ -95,7 +103,8 @@ func (s *scanner) space() byte {
 func (s *scanner) enter() bool {
 	s.depth++
 	if s.depth > maxDepth {
-		return s.wrong(s.pos, "at most 256 levels of nesting", "deeper nesting")
+		s.fail = failure{want: "at most 256 levels of nesting", note: "more", found: true, bare: true}
+		return false
 	}
 	return true
 }

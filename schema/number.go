@@ -112,6 +112,9 @@ func (s *scanner) scale(lit []byte) scaled {
 	for len(n.digits) > 0 && n.digits[len(n.digits)-1] == '0' {
 		n.digits = n.digits[:len(n.digits)-1]
 	}
+	if len(n.digits) == 0 {
+		n.point = 0
+	}
 	return n
 }
 
@@ -184,7 +187,7 @@ func (s *scanner) slowInteger(want string) (int64, bool) {
 	}
 	n := s.scale(lit)
 	switch {
-	case len(n.digits) > n.point && len(n.digits) > 0:
+	case len(n.digits) > n.point:
 		return 0, s.wrong(at, want, "not an integer")
 	case n.point > 19:
 		return 0, s.wrong(at, want, "out of range")
@@ -227,6 +230,9 @@ func (s *scanner) float(bits int, want string) (float64, bool) {
 	if !ok {
 		return 0, false
 	}
+	if len(lit) > 32 {
+		lit = s.normal(lit)
+	}
 	// ParseFloat neither keeps nor changes its argument, so the text can be lent
 	// as a string instead of copied.
 	f, err := strconv.ParseFloat(unsafe.String(&lit[0], len(lit)), bits)
@@ -234,6 +240,22 @@ func (s *scanner) float(bits int, want string) (float64, bool) {
 		return 0, s.wrong(at, want, "out of range")
 	}
 	return f, true
+}
+
+// normal rewrites a number as ±0.digits e point. ParseFloat stops counting an
+// exponent at 10000, which is wrong for a number whose digits run as far the
+// other way; so written, 5000 is already far beyond every float.
+func (s *scanner) normal(lit []byte) []byte {
+	n := s.scale(lit)
+	out := s.rewrite[:0]
+	if n.neg {
+		out = append(out, '-')
+	}
+	out = append(append(out, "0."...), n.digits...)
+	out = append(out, "0e"...)
+	out = strconv.AppendInt(out, int64(max(-5000, min(5000, n.point))), 10)
+	s.rewrite = out
+	return out
 }
 
 // zigzag appends v as Avro writes int and long.
