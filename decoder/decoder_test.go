@@ -225,7 +225,7 @@ func TestCase_S31_HarmlessKindsAreSteppedOver(t *testing.T) {
 	seen := map[Kind]int{}
 	var d Decoder
 	var m Message
-	for _, frame := range readFrames(t, "pg15") {
+	for _, frame := range readFrames(t, "pg18") {
 		if err := d.Decode(frame, &m); err != nil {
 			t.Fatalf("%x: %v", frame, err)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pglogrepl"
 )
 
-// captures are recordings of a real server, made by testdata/capture.
-var captures = []string{"pg15", "pg15-binary"}
+// captures are recordings of real servers, made by testdata/capture.
+var captures = []string{"pg14", "pg15", "pg15-binary", "pg18"}
 
 func readFrames(t testing.TB, name string) [][]byte {
 	t.Helper()

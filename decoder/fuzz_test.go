@@ -22,6 +22,9 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Add([]byte{}, false)
+	for flags := range byte(4) { // of a column
+		f.Add(append([]byte("R\x00\x00\x00\x01p\x00t\x00d\x00\x01"), flags, 'c', 0, 0, 0, 0, 25, 0xff, 0xff, 0xff, 0xff), false)
+	}
 	f.Add([]byte("T\x00\x00\x00\x00\x00"), true)
 	f.Add([]byte("T\x40\x00\x00\x00\x00"), true)
 	f.Add(u32([]byte("I\x00\x00\x00\x01N\x00\x01t"), 0xffffffff), true)
