@@ -22,9 +22,9 @@ type RelationColumn struct {
 	TypeModifier int32
 }
 
-// maxRelationBytes bounds what a session remembers of relations, measured in
-// the bytes of their messages: some 50,000 outbox tables. In memory it is at
-// most about four times that. A server sends a definition once, so forgetting
+// maxRelationBytes bounds what a session remembers of relations, by their cost:
+// room for some 40,000 outbox tables. In memory it is at most about four times
+// that. A server sends a definition once, so forgetting
 // one would make its rows unreadable; past the bound the session ends instead,
 // and the next one starts with none.
 const maxRelationBytes = 16 << 20
@@ -37,8 +37,12 @@ const minRelationColumn = 1 + 1 + 4 + 4
 type relations struct {
 	byID map[uint32]*Relation
 	last *Relation // the one found last: most streams have a single table
-	size int       // Invariant: the sum of len(wire) over byID, <= maxRelationBytes
+	size int       // Invariant: the sum of cost over byID, <= maxRelationBytes
 }
+
+// cost is what a definition of so many bytes on the wire counts for: those, and
+// something for the struct and the map, or tables without columns were free.
+func cost(wire int) int { return wire + 128 }
 
 func (r *relations) find(id uint32) *Relation {
 	if r.last != nil && r.last.ID == id {
@@ -95,9 +99,9 @@ func (d *Decoder) relation(data []byte, m *Message) error {
 	if err := c.end(); err != nil {
 		return err
 	}
-	size := d.relations.size + len(data)
+	size := d.relations.size + cost(len(data))
 	if old != nil {
-		size -= len(old.wire)
+		size -= cost(len(old.wire))
 	}
 	if size > maxRelationBytes {
 		return refuse(data, 0, "definitions of %d relations exceed %d MiB; publish the outbox table alone",
