@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tailer-relay/tailer/schema"
+	"github.com/tailer-relay/tailer/sink"
+)
+
+// haltRetry is how often a relay that holds for a schema looks for it again.
+const haltRetry = 30 * time.Second
+
+// hold is an event that can neither be published nor dead-lettered by policy:
+// the position stays where it is until somebody puts the cause right.
+type hold struct{ err error }
+
+func (h *hold) Error() string { return "holding: " + h.err.Error() }
+func (h *hold) Unwrap() error { return h.err }
+
+// encoder joins the catalogue to the batch: it applies the policies for events
+// without a schema and for payloads that do not fit theirs. The reader owns it.
+type encoder struct {
+	catalog     *schema.Catalog // nil: schema.mode off
+	passUnknown bool            // on_missing: pass
+	haltMissing bool
+	haltInvalid bool
+	ctx         context.Context // the session's; bounds a look-up in the registry
+	retries     interface{ Retry(peer, kind string) }
+}
+
+// Encode implements sink.Encoder. An error that is no *sink.Rejection leaves
+// the event where it is: a registry that does not answer, or a policy to hold.
+func (e *encoder) Encode(dst, typ, payload []byte) ([]byte, sink.EncodeInfo, error) {
+	if e.catalog == nil {
+		return append(dst, payload...), sink.EncodeInfo{}, nil
+	}
+	enc, err := e.catalog.Encoder(e.ctx, typ)
+	if err != nil {
+		return e.missing(dst, typ, payload, err)
+	}
+	value, err := enc.Append(dst, payload)
+	if err != nil {
+		var invalid *schema.Invalid
+		if !errors.As(err, &invalid) {
+			return dst, sink.EncodeInfo{}, fmt.Errorf("encode an event of type %s: %w", typ, err)
+		}
+		if e.haltInvalid {
+			return dst, sink.EncodeInfo{}, &hold{fmt.Errorf("event of type %s does not fit its schema: %w", typ, invalid)}
+		}
+		return dst, sink.EncodeInfo{}, &sink.Rejection{Reason: sink.ReasonInvalid, Path: invalid.Path, Message: invalid.Error()}
+	}
+	return value, sink.EncodeInfo{DataSchema: enc.DataSchema(), SchemaHeader: enc.SchemaHeader()}, nil
+}
+
+func (e *encoder) missing(dst, typ, payload []byte, err error) ([]byte, sink.EncodeInfo, error) {
+	var none *schema.NotFound
+	switch {
+	case !errors.As(err, &none):
+		e.retries.Retry("registry", "lookup")
+		return dst, sink.EncodeInfo{}, err
+	case e.passUnknown:
+		return append(dst, payload...), sink.EncodeInfo{}, nil
+	case e.haltMissing:
+		return dst, sink.EncodeInfo{}, &hold{none}
+	}
+	return dst, sink.EncodeInfo{}, &sink.Rejection{Reason: sink.ReasonNoSchema, Message: none.Error()}
+}
+
+func (e *encoder) close() {
+	if e.catalog != nil {
+		e.catalog.Close()
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tailer-relay/tailer/replication"
+)
+
+const (
+	monitorEvery = 3 * time.Second
+	monitorRetry = 10 * time.Second
+)
+
+// owned remembers when the server was last seen to name this session's backend
+// as the one that holds the slot.
+type owned struct{ at atomic.Int64 } // Unix nanoseconds
+
+func (o *owned) seen(at time.Time)    { o.at.Store(at.UnixNano()) }
+func (o *owned) last() time.Time      { return time.Unix(0, o.at.Load()) }
+func (o *owned) since() time.Duration { return time.Since(o.last()) }
+
+var errShuttingDown = errors.New("the server is shutting down")
+
+// monitor looks at the slot over a plain connection: lag and retained WAL for
+// the metrics, and whether the slot is still this session's. It is also what
+// notices a server that goes away while the reader is held back by the broker
+// and does not look at its socket: a fast shutdown waits for every walsender,
+// so a session that stayed would block it.
+//
+// The relay streams without this connection too (a server may be out of
+// ordinary ones): failing to get it is logged and tried again.
+func (s *session) monitor(ctx context.Context) error {
+	var warned bool
+	for {
+		err := s.watch(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errShuttingDown), errors.Is(err, errSlotTaken):
+			return err
+		}
+		if !warned {
+			s.log.Warn("the slot cannot be watched: lag and retained WAL are not measured", "slot", s.relay.stream.Slot, "err", err)
+			warned = true
+		}
+		if sleep(ctx, monitorRetry, func() {}) != nil {
+			return nil
+		}
+	}
+}
+
+var errSlotTaken = errors.New("the slot is no longer held by this session")
+
+// watch polls until the connection fails.
+func (s *session) watch(ctx context.Context) error {
+	conn, err := replication.Connect(ctx, s.relay.stream)
+	if err != nil {
+		if replication.ShuttingDown(err) {
+			return errShuttingDown
+		}
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	for {
+		asked := time.Now()
+		state, err := replication.InspectSlot(ctx, conn, s.relay.stream.Slot)
+		if err != nil {
+			return s.gone(ctx, err)
+		}
+		if state.Active && uint32(state.ActivePID) == s.stream.Server().BackendPID {
+			s.owned.seen(asked)
+		} else {
+			return fmt.Errorf("%w (active: %t, pid %d)", errSlotTaken, state.Active, state.ActivePID)
+		}
+		s.metrics.SetSlot(state.Lag(), state.Retained())
+		if err := idle(ctx, conn, monitorEvery); err != nil {
+			return s.gone(ctx, err)
+		}
+	}
+}
+
+// gone tells a server that shuts down (it ends ordinary backends first, then
+// waits for walsenders) from a connection that somebody ended.
+func (s *session) gone(ctx context.Context, err error) error {
+	if ctx.Err() != nil || !replication.ShuttingDown(err) {
+		return err
+	}
+	conn, again := replication.Connect(ctx, s.relay.stream)
+	if again == nil {
+		_ = conn.Close(ctx)
+		return err
+	}
+	if replication.ShuttingDown(again) {
+		return errShuttingDown
+	}
+	return err
+}
+
+// idle waits with an eye on the connection: a server that ends it is noticed at
+// once, not at the next poll.
+func idle(ctx context.Context, conn *pgx.Conn, d time.Duration) error {
+	wait, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for {
+		if _, err := conn.WaitForNotification(wait); err != nil {
+			if wait.Err() != nil && ctx.Err() == nil && !conn.IsClosed() {
+				return nil
+			}
+			return err
+		}
+	}
+}

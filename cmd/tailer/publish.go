@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/tailer-relay/tailer/sink"
+)
+
+// publisher is what a session needs of sink's publishers.
+type publisher interface {
+	Publish(ctx context.Context, b *sink.Batch) error
+	Settle(ctx context.Context) error
+	Ping(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// publishLoop takes batches, publishes each whole, and reports what may be
+// confirmed. It returns nil when the reader has closed the handoff and
+// everything is settled. A batch that Publish could not settle is not given
+// back: its memory is still the Kafka client's. No cycle begins after life has
+// ended; one that has begun goes on until late ends.
+func (s *session) publishLoop(life, late context.Context) error {
+	either := withEither(life, late)
+	for {
+		b, err := s.hand.take(life)
+		if b == nil || err != nil {
+			return err
+		}
+		s.health.Beat(loopPublisher)
+		ticket := s.tracker.Hand(b.LastMark())
+		if b.Len() > 0 {
+			if err := s.heard(either); err != nil {
+				return err
+			}
+			s.metrics.SetInflight(b.Bytes())
+			if err := s.publisher.Publish(late, b); err != nil {
+				return err
+			}
+			s.metrics.SetInflight(0)
+		}
+		s.stream.Confirm(s.tracker.Done(ticket))
+		b.Reset()
+		s.hand.release(b)
+	}
+}
+
+// heard waits until the server has spoken within the last two intervals (a
+// status asks for a reply in each, so a living link is never older than one and
+// the reply's way), or was seen to name this session as the slot's holder, which
+// counts where the reader is held back and does not look at its socket. A relay
+// that was frozen or cut off wakes with a batch in its hands while another one
+// may have the slot: it must not begin a cycle before it knows that the slot is
+// still its own.
+func (s *session) heard(ctx context.Context) error {
+	const look = 10 * time.Millisecond
+	limit := 2 * s.stream.Interval()
+	for time.Since(s.stream.Heard()) > limit && s.owned.since() > limit {
+		if err := sleep(ctx, look, func() { s.health.Beat(loopPublisher) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backoff grows from 100 ms to 5 s, with jitter.
+type backoff struct{ last time.Duration }
+
+const (
+	backoffFirst = 100 * time.Millisecond
+	backoffMost  = 5 * time.Second
+)
+
+func (b *backoff) next() time.Duration {
+	b.last = min(max(2*b.last, backoffFirst), backoffMost)
+	return jitter(b.last)
+}
+
+func (b *backoff) reset() { b.last = 0 }
+
+// sleep waits for d or for the end of ctx, and calls beat at least every second.
+func sleep(ctx context.Context, d time.Duration, beat func()) error {
+	deadline := time.Now().Add(d)
+	timer := time.NewTimer(min(d, beatEvery))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			beat()
+			left := time.Until(deadline)
+			if left <= 0 {
+				return nil
+			}
+			timer.Reset(min(left, beatEvery))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tailer-relay/tailer/checkpoint"
+	"github.com/tailer-relay/tailer/decoder"
+	"github.com/tailer-relay/tailer/replication"
+	"github.com/tailer-relay/tailer/schema"
+	"github.com/tailer-relay/tailer/sink"
+)
+
+const (
+	// cutOffAfter bounds what a publisher may still write once the stream is
+	// lost: another relay may have the slot by then.
+	cutOffAfter = 2 * time.Second
+	// standbyPoll is how often a standby asks for the slot.
+	standbyPoll = 500 * time.Millisecond
+	// closeWithin bounds the goodbye to the server (Close itself bounds the
+	// statement that keeps the position over a server restart).
+	closeWithin = 8 * time.Second
+	// steady is how long a session must have streamed before the next failure
+	// counts as a new one and is retried at once.
+	steady = 30 * time.Second
+)
+
+var errDrain = errors.New("the drain deadline has passed")
+
+// relay runs sessions until it is told to stop or a person must decide.
+type relay struct {
+	stream    replication.Config
+	mapping   schema.Mapping
+	builder   *sink.Builder
+	encoder   *encoder
+	publisher publisher
+	drain     time.Duration
+	health    *health
+	metrics   *metrics
+	log       *slog.Logger
+}
+
+// stream is what a session needs of a replication stream. *replication.Stream
+// is the one that runs; a scripted one shows in tests what is confirmed when.
+type stream interface {
+	Next(ctx context.Context) (replication.Frame, error)
+	Confirm(lsn pglogrepl.LSN)
+	Heard() time.Time
+	Interval() time.Duration
+	Server() replication.Server
+}
+
+// session is one life of the replication connection: everything in it is built
+// anew, so that nothing remembered can differ from what the server knows.
+type session struct {
+	*relay
+	stream  stream
+	tracker *checkpoint.Tracker
+	hand    *handoff
+	owned   owned
+}
+
+// run repeats sessions. It returns nil after a drain, else an *exitError.
+func (r *relay) run(ctx context.Context) error {
+	var (
+		wait    backoff
+		refused time.Time // since when authentication is refused without a break
+		holder  uint32    // the backend that had the slot when last asked
+	)
+	for {
+		began := time.Now()
+		err := r.session(ctx)
+		if ctx.Err() != nil {
+			return r.stopped(err)
+		}
+		if time.Since(began) > steady {
+			wait.reset()
+		}
+		v := classify(err)
+		if v.kind != verdictAuth {
+			refused = time.Time{}
+		}
+		if v.kind != verdictStandby {
+			holder = 0
+		}
+		pause := wait.next()
+		switch v.kind {
+		case verdictExit:
+			r.health.NotReady(v.cause)
+			return &exitError{code: v.code, err: err, hint: v.hint}
+		case verdictStandby:
+			wait.reset()
+			pause = standbyPoll
+			if r.health.Standby(v.pid); v.pid != holder {
+				r.log.Info("standing by: the slot is active elsewhere", "slot", r.stream.Slot, "pid", v.pid)
+				holder = v.pid
+			}
+		case verdictAuth:
+			if refused.IsZero() {
+				refused = began
+			}
+			if time.Since(refused) >= authPatience {
+				return &exitError{code: exitRetry, err: err, hint: v.hint}
+			}
+			fallthrough
+		case verdictRetry:
+			r.metrics.Retry(v.peer, "session")
+			r.health.NotReady(v.cause)
+			r.log.Warn("session ended", "slot", r.stream.Slot, "retry_in", pause.Round(time.Millisecond), "err", err, "hint", v.hint)
+		}
+		if sleep(ctx, pause, func() {}) != nil {
+			return nil
+		}
+	}
+}
+
+// stopped says how a relay ended that was told to.
+func (r *relay) stopped(err error) error {
+	switch {
+	case errors.Is(err, errDrain):
+		return &exitError{code: exitRetry, err: err,
+			hint: "what was not acknowledged is not confirmed and comes again after the restart; if the broker was slow, raise delivery.drain_timeout"}
+	case err != nil && !errors.Is(err, context.Canceled):
+		r.log.Warn("stopped while a session was ending", "err", err)
+	}
+	return nil
+}
+
+// session connects, runs the reader, the publisher and the monitor, and tears
+// everything down again. A nil error means that ctx ended and all was drained.
+func (r *relay) session(ctx context.Context) error {
+	// Records of the session before must be settled: nothing of it may be
+	// written after the first record of this one.
+	if err := r.publisher.Settle(ctx); err != nil {
+		return err
+	}
+	if err := r.publisher.Ping(ctx); err != nil {
+		return err
+	}
+	stream, err := replication.Open(ctx, r.stream, r.log)
+	if err != nil {
+		return err
+	}
+	s := &session{relay: r, stream: stream, tracker: checkpoint.NewTracker(stream.Start())}
+	s.hand = newHandoff(r.builder.NewBatch, r.health.Beat)
+	server := stream.Server()
+	r.log.Info("streaming", "slot", r.stream.Slot, "publication", r.stream.Publication, "lsn", stream.Start().String(),
+		"server", server.VersionText, "system", server.SystemID, "timeline", server.Timeline)
+	r.health.Active()
+
+	err = s.run(ctx)
+
+	closing, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	closeErr := stream.Close(closing)
+	if err == nil {
+		err = closeErr
+	}
+	r.log.Info("session closed", "slot", r.stream.Slot, "confirmed", stream.Confirmed().String())
+	return err
+}
+
+// run joins the session's goroutines. Three contexts bound them:
+//
+//	life   ends with the first error of any of them
+//	stop   the reader's wish to stop: life or a shutdown
+//	late   what a cycle may still take: cutOffAfter beyond a lost session, the
+//	       drain timeout beyond a shutdown. Never the session's own: a record
+//	       that is cancelled may have been written all the same.
+func (s *session) run(shutdown context.Context) error {
+	group, life := errgroup.WithContext(context.Background())
+	stop, cancelStop := context.WithCancel(life)
+	defer cancelStop()
+	late, cut := context.WithCancelCause(context.Background())
+	defer cut(nil)
+	cutLater := func(after time.Duration, cause error) func() {
+		return func() { time.AfterFunc(after, func() { cut(cause) }) }
+	}
+	defer context.AfterFunc(life, cutLater(cutOffAfter, errors.New("the session has ended")))()
+	defer context.AfterFunc(shutdown, cutLater(s.drain, errDrain))()
+	defer context.AfterFunc(shutdown, cancelStop)()
+
+	watch, unwatch := context.WithCancel(life)
+	defer unwatch()
+
+	r := s.reader()
+	s.encoder.ctx = life
+	s.health.Start(loopReader)
+	s.health.Start(loopPublisher)
+	group.Go(func() error {
+		defer s.health.Stop(loopReader)
+		return r.run(withEither(life, late), stop)
+	})
+	group.Go(func() error {
+		defer unwatch()
+		defer s.health.Stop(loopPublisher)
+		return s.publishLoop(life, late)
+	})
+	group.Go(func() error { return s.monitor(watch) })
+	return group.Wait()
+}
+
+func (s *session) reader() *reader {
+	return &reader{stream: s.stream, tracker: s.tracker, hand: s.hand, mapping: s.mapping,
+		table: s.relay.stream.Table, health: s.health, metrics: s.metrics, log: s.log,
+		plans: make(map[*decoder.Relation]*schema.Plan)}
+}
+
+// withEither is a context that ends with a or b, with the cause of that one.
+func withEither(a, b context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(a)
+	context.AfterFunc(b, func() { cancel(context.Cause(b)) })
+	return ctx
+}
+
+// jitter spreads d by a quarter either way: a fleet that lost the same server
+// must not come back in step.
+func jitter(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1)
+}
+
+// runRelay wires the pipeline from the configuration and runs it until ctx ends.
+func runRelay(ctx context.Context, cfg *Config, log *slog.Logger) error {
+	m := newMetrics(cfg.Postgres.Slot)
+	h := newHealth(m)
+	_, stopHTTP, err := serveHTTP(ctx, cfg.HTTP.Listen, h, m, log)
+	if err != nil {
+		return &exitError{code: exitUsage, err: fmt.Errorf("http.listen: %w", err), hint: "choose a free address with http.listen, or turn it off with an empty one"}
+	}
+	defer stopHTTP(context.Background())
+
+	enc, err := newEncoder(ctx, cfg, m, log)
+	if err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	defer enc.close()
+	builder, err := sink.NewBuilder(batchConfig(cfg), enc)
+	if err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	tlsConfig, err := sink.NewTLS(sink.TLSConfig(cfg.Kafka.TLS))
+	if err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	pub, err := sink.NewIdempotent(ctx, sink.PublisherConfig{
+		Kafka: kafkaConfig(cfg, tlsConfig), Observer: m, Beat: func() { h.Beat(loopPublisher) },
+	}, log)
+	if err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), cutOffAfter)
+		defer cancel()
+		if err := pub.Close(closing); err != nil {
+			log.Warn("the Kafka client did not close in time", "err", err)
+		}
+	}()
+	stream := streamConfig(cfg)
+	stream.Alive = h.Alive
+	r := &relay{stream: stream, mapping: mapping(cfg), builder: builder, encoder: enc, publisher: pub,
+		drain: cfg.Delivery.DrainTimeout, health: h, metrics: m, log: log}
+	return r.run(ctx)
+}
