@@ -28,17 +28,19 @@ const slots = 1024
 // handed out.
 type Ticket uint64
 
-// Tracker computes the watermark. Accept and Hand belong to the reader, Done to
-// the publisher; Watermark and Outstanding are free for all.
+// Tracker computes the watermark. Accept belongs to the reader; Hand is called by
+// one goroutine, in batch order: by the publisher as it takes a batch, because
+// until then the reader may still take it back and append; Done by whoever
+// settled a batch; Watermark and Outstanding are free for all.
 //
 // A mutex guards the ring: Hand and Done are called once a batch, not once a
-// row, and it is held for nanoseconds. The watermark alone is atomic, because
-// the status writer and the metrics look at it far more often than it moves.
-// Accept runs once a transaction and takes no lock: its field is the reader's.
+// row, and it is held for nanoseconds. The two positions are atomic: the status
+// writer and the metrics look at the watermark far more often than it moves, and
+// Accept runs once a transaction and takes no lock.
 type Tracker struct {
 	// accepted is the highest mark let through, at first the session's start.
-	// Owned by the reader.
-	accepted pglogrepl.LSN
+	// Written by the reader alone.
+	accepted atomic.Uint64
 
 	// watermark only rises. Invariant: start <= watermark <= accepted.
 	watermark atomic.Uint64
@@ -61,7 +63,8 @@ type slot struct {
 func NewTracker(start pglogrepl.LSN) *Tracker { return newTracker(start, slots) }
 
 func newTracker(start pglogrepl.LSN, size int) *Tracker {
-	t := &Tracker{accepted: start, ring: make([]slot, size), head: 1, next: 1}
+	t := &Tracker{ring: make([]slot, size), head: 1, next: 1}
+	t.accepted.Store(uint64(start))
 	t.watermark.Store(uint64(start))
 	return t
 }
@@ -71,19 +74,19 @@ func newTracker(start pglogrepl.LSN, size int) *Tracker {
 // again near restart_lsn, below what is confirmed; such marks are dropped here,
 // before a batch sees them. Reader only.
 func (t *Tracker) Accept(lsn pglogrepl.LSN) bool {
-	if lsn <= t.accepted {
+	if lsn <= pglogrepl.LSN(t.accepted.Load()) {
 		return false
 	}
-	t.accepted = lsn
+	t.accepted.Store(uint64(lsn))
 	return true
 }
 
 // Hand records that a batch leaves for the publisher, in batch order. mark is
 // the batch's last one, or 0 if it has none because it ended inside a
 // transaction. A mark above every accepted one is cut down to that: what Accept
-// did not let through is never confirmed. Reader only.
+// did not let through is never confirmed.
 func (t *Tracker) Hand(mark pglogrepl.LSN) Ticket {
-	mark = min(mark, t.accepted)
+	mark = min(mark, pglogrepl.LSN(t.accepted.Load()))
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
