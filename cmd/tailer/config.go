@@ -33,7 +33,7 @@ type PostgresConfig struct {
 	Publication  string
 	Create       bool
 
-	password Secret // by variable only
+	PasswordValue Secret // by variable only; exported, or fmt would print it past its String
 }
 
 // OutboxConfig says which table is read and what its columns mean.
@@ -82,7 +82,7 @@ type SASLConfig struct {
 	PasswordFile string
 	TokenFile    string
 
-	password Secret
+	PasswordValue Secret // by variable only
 }
 
 // TopicsConfig says how a missing topic is made.
@@ -120,7 +120,7 @@ type RegistryConfig struct {
 	URL, Username, PasswordFile string
 	Subject                     string // template with {type}
 
-	password Secret
+	PasswordValue Secret // by variable only
 }
 
 // TypeConfig is what one event type has of its own.
@@ -183,17 +183,17 @@ func (s Secret) Reveal() string { return string(s) }
 // Password returns what is called at every new connection to Postgres, nil
 // when the connection string's own password (or none) counts.
 func (c *PostgresConfig) Password() func() (string, error) {
-	return secretSource("postgres", c.PasswordFile, c.password)
+	return secretSource("postgres", c.PasswordFile, c.PasswordValue)
 }
 
 // Password returns what is called at every new connection to a broker, nil without one.
 func (c *SASLConfig) Password() func() (string, error) {
-	return secretSource("kafka.sasl", c.PasswordFile, c.password)
+	return secretSource("kafka.sasl", c.PasswordFile, c.PasswordValue)
 }
 
 // Password returns what is called at every request to the registry, nil without one.
 func (c *RegistryConfig) Password() func() (string, error) {
-	return secretSource("schema.registry", c.PasswordFile, c.password)
+	return secretSource("schema.registry", c.PasswordFile, c.PasswordValue)
 }
 
 // secretSource reads the file anew at each call: short-lived credentials are

@@ -108,7 +108,7 @@ func (l *loader) checkPostgres(s scope) {
 	if err := checkName(c.Publication); err != nil {
 		l.problem("postgres.publication", "postgres.publication: %s", err)
 	}
-	l.oneSecret("postgres", c.PasswordFile, c.password)
+	l.oneSecret("postgres", c.PasswordFile, c.PasswordValue)
 	if c.DSN == "" {
 		for _, name := range []string{"PGHOST", "PGHOSTADDR", "PGSERVICE"} {
 			if v, ok := l.getenv(name); ok && v != "" {
@@ -174,11 +174,11 @@ func (l *loader) checkKafka(s scope) {
 		}
 		l.problem(path, "kafka.tls.cert_file and kafka.tls.key_file belong together")
 	}
-	l.oneSecret("kafka.sasl", c.SASL.PasswordFile, c.SASL.password)
+	l.oneSecret("kafka.sasl", c.SASL.PasswordFile, c.SASL.PasswordValue)
 	switch {
 	case c.SASL.Mechanism == "":
 		for _, f := range []struct{ name, value string }{
-			{"username", c.SASL.Username}, {"password", c.SASL.password.Reveal()}, {"password_file", c.SASL.PasswordFile}} {
+			{"username", c.SASL.Username}, {"password", c.SASL.PasswordValue.Reveal()}, {"password_file", c.SASL.PasswordFile}} {
 			if f.value != "" {
 				l.problem("kafka.sasl."+f.name, "kafka.sasl.%s is set, but kafka.sasl.mechanism is not", f.name)
 			}
@@ -187,7 +187,7 @@ func (l *loader) checkKafka(s scope) {
 		if c.SASL.Username == "" {
 			l.problem("kafka.sasl.mechanism", "kafka.sasl.username is required with %s", c.SASL.Mechanism)
 		}
-		if c.SASL.password == "" && c.SASL.PasswordFile == "" {
+		if c.SASL.PasswordValue == "" && c.SASL.PasswordFile == "" {
 			l.problem("kafka.sasl.mechanism", "kafka.sasl.password_file (or TAILER_KAFKA_SASL_PASSWORD) is required with %s", c.SASL.Mechanism)
 		}
 	}
@@ -298,8 +298,8 @@ func (l *loader) checkSchema(s scope) {
 	if !strings.Contains(reg.Subject, "{type}") {
 		l.problem("schema.registry.subject", "schema.registry.subject: %q has no {type}, so all types would share a subject", reg.Subject)
 	}
-	l.oneSecret("schema.registry", reg.PasswordFile, reg.password)
-	if (reg.password != "" || reg.PasswordFile != "") && reg.Username == "" {
+	l.oneSecret("schema.registry", reg.PasswordFile, reg.PasswordValue)
+	if (reg.PasswordValue != "" || reg.PasswordFile != "") && reg.Username == "" {
 		path := "schema.registry.password_file"
 		if reg.PasswordFile == "" {
 			path = "schema.registry.password"

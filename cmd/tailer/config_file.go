@@ -13,23 +13,27 @@ import (
 )
 
 // readFile walks the file's nodes against the table of keys. Nodes, not
-// structs: each value keeps its line, and each error its place.
-func (l *loader) readFile(data []byte) {
+// structs: each value keeps its line, and each error its place. It returns false
+// when the file is no YAML.
+func (l *loader) readFile(data []byte) bool {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
-		if !errors.Is(err, io.EOF) {
-			l.syntax(err)
+		if errors.Is(err, io.EOF) {
+			return true // an empty file sets nothing
 		}
-		return // an empty file sets nothing
+		l.syntax(err)
+		return false
 	}
 	var second yaml.Node
 	if err := dec.Decode(&second); err == nil {
 		l.problemAt(second.Line, "a second document: one file holds one configuration")
 	} else if !errors.Is(err, io.EOF) {
 		l.syntax(err)
+		return false
 	}
 	l.section("", doc.Content[0])
+	return true
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
@@ -152,8 +156,8 @@ func (l *loader) scalar(k *key, n *yaml.Node) {
 
 // shown never repeats what may be a secret.
 func (l *loader) shown(k *key, n *yaml.Node) string {
-	if _, ok := k.field(l.cfg).(*Secret); ok && n.Kind == yaml.ScalarNode {
-		return "a " + strings.TrimPrefix(n.Tag, "!!")
+	if _, ok := k.field(l.cfg).(*Secret); ok && n.Kind == yaml.ScalarNode && !isNull(n) {
+		return "a number or the like: quote it"
 	}
 	return describe(n)
 }

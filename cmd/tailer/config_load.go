@@ -75,7 +75,9 @@ func loadConfig(path string, getenv func(string) (string, bool), flags map[strin
 	data, err := os.ReadFile(l.file)
 	switch {
 	case err == nil:
-		l.readFile(data)
+		if !l.readFile(data) {
+			return l.result() // nothing behind a syntax error means anything
+		}
 	case path == "" && errors.Is(err, fs.ErrNotExist):
 		l.file, l.noFile = "configuration", true
 	default:
