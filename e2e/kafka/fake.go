@@ -68,7 +68,7 @@ func (f *Fake) Addrs() []string { return f.ListenAddrs() }
 // default. A topic that exists already is an error.
 func CreateTopic(t testing.TB, addrs []string, name string, partitions int32, replication int16, config map[string]string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.MetadataMinAge(20*time.Millisecond)) // kadm caches that long
 	if err != nil {
 		t.Fatal(err)
 	}

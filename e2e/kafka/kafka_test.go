@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -56,34 +55,4 @@ func TestFake(t *testing.T) {
 	if !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		t.Errorf("produced to a missing topic: %v", err)
 	}
-}
-
-// One of three brokers can be killed, frozen, stopped and started again, and
-// writes that need two replicas go on.
-func TestReal(t *testing.T) {
-	if os.Getenv("TAILER_E2E_KAFKA") == "" {
-		t.Skip("three Java processes: TAILER_E2E_KAFKA=1 or make test-kafka")
-	}
-	start := time.Now()
-	real := kafka.NewReal(t, 3)
-	t.Logf("three brokers after %v", time.Since(start).Round(time.Millisecond))
-	kafka.CreateTopic(t, real.Addrs(), "a", 3, 3, nil)
-	roundTrip(t, real.Addrs(), "a")
-	broker := real.Broker(2)
-	for name, stop := range map[string]func() error{"kill": broker.Kill, "stop": broker.Stop} {
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
-		roundTrip(t, real.Addrs(), "a")
-		if err := broker.Start(t.Context()); err != nil {
-			t.Fatalf("start after %s: %v", name, err)
-		}
-	}
-	if err := broker.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	if err := broker.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	roundTrip(t, []string{broker.Addr()}, "a")
 }

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tailer-relay/tailer/e2e/host"
@@ -50,6 +50,9 @@ type Broker struct {
 	cmd  *exec.Cmd     // nil when it does not run
 	done chan struct{} // closed when cmd has ended
 }
+
+// startLimit bounds a start. Three brokers take 11 s on two idle cores.
+const startLimit = 2 * time.Minute
 
 // NewReal starts a cluster of small brokers for a test, which shows their logs
 // if it fails.
@@ -86,6 +89,8 @@ func StartReal(ctx context.Context, opt RealOptions) (r *Real, err error) {
 			r = nil
 		}
 	}()
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
 	if r.run, err = host.NewRun("kafka"); err != nil {
 		return
 	}
@@ -249,20 +254,27 @@ func (b *Broker) wait(ctx context.Context, brokers int) error {
 		return err
 	}
 	defer client.Close()
-	admin := kadm.NewClient(client)
 	for {
+		// Not through kadm, which would answer from its cache for minutes.
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = []kmsg.MetadataRequestTopic{} // none; nil would be all
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
-		meta, err := admin.BrokerMetadata(try)
+		resp, err := client.SeedBrokers()[0].Request(try, req)
 		cancel()
-		listed := slices.Contains(meta.Brokers.NodeIDs(), int32(b.id))
-		if err == nil && listed && len(meta.Brokers) >= brokers {
+		var listed []int32
+		if err == nil {
+			for _, other := range resp.(*kmsg.MetadataResponse).Brokers {
+				listed = append(listed, other.NodeID)
+			}
+		}
+		if slices.Contains(listed, int32(b.id)) && len(listed) >= brokers {
 			return nil
 		}
 		select {
 		case <-done:
 			return fmt.Errorf("broker %d ended:\n%s", b.id, b.LogTail(30))
 		case <-ctx.Done():
-			return fmt.Errorf("wait for broker %d (%d of %d listed): %w\n%s", b.id, len(meta.Brokers), brokers, ctx.Err(), b.LogTail(30))
+			return fmt.Errorf("wait for broker %d (it lists %v, not %d brokers; %v): %w\n%s", b.id, listed, brokers, err, ctx.Err(), b.LogTail(30))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -270,6 +282,8 @@ func (b *Broker) wait(ctx context.Context, brokers int) error {
 
 // Start starts a stopped broker and waits until it serves.
 func (b *Broker) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
 	if err := b.launch(); err != nil {
 		return err
 	}

@@ -38,6 +38,8 @@ func (s *Server) start(ctx context.Context) error {
 		close(p.done)
 	}()
 	s.proc = p
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -68,9 +70,7 @@ func (s *Server) lockFile() []string {
 
 // StartAgain starts a stopped server, on the same port.
 func (s *Server) StartAgain() error {
-	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
-	defer cancel()
-	return s.start(ctx)
+	return s.start(context.Background())
 }
 
 // Stop ends the server as pg_ctl stop -m does: "smart" waits for clients to

@@ -309,6 +309,7 @@ func (s *Server) CopyLog(w io.Writer) error {
 	return err
 }
 
-// waitLimit bounds a stop: a fast stop waits for walsenders whose client does
-// not confirm, which some tests want to see.
+// waitLimit bounds a start, which may have to recover, and a stop: a fast one
+// waits for walsenders whose client does not confirm, which some tests want to
+// see.
 const waitLimit = 60 * time.Second
