@@ -15,17 +15,13 @@ type union struct {
 func newUnion(branches []*node) *union {
 	u := &union{branches: branches, null: -1, tags: map[string]int{}}
 	var ints, reals, raw []int
-	var single []int // float branches, behind the double one
+	var single []int // float, which goes behind double
 	for i, b := range branches {
 		if b.op == opNull {
 			u.null = i
 			continue
 		}
-		tag := b.name
-		if tag == "" {
-			tag = b.base
-		}
-		u.tags[tag] = i
+		u.tags[b.tag()] = i
 		if b.takes&tokBool != 0 {
 			u.boolean = append(u.boolean, i)
 		}
@@ -58,6 +54,14 @@ func newUnion(branches []*node) *union {
 	u.fraction = slices.Concat(reals, ints)
 	u.text = append(u.text, raw...)
 	return u
+}
+
+// tag is the name Avro's JSON encoding gives the branch n.
+func (n *node) tag() string {
+	if n.name != "" {
+		return n.name
+	}
+	return n.base
 }
 
 func (e *coder) unionValue(n *node, dst []byte) ([]byte, bool) {
@@ -111,13 +115,13 @@ func (e *coder) branch(u *union, i int, dst []byte) ([]byte, bool) {
 func (e *coder) unionObject(n *node, dst []byte) ([]byte, bool) {
 	u := n.union
 	at := e.pos
-	i, tag, ok := e.tagged(n)
+	i, ok := e.tagged(n)
 	if !ok {
 		return dst, false
 	}
 	if i >= 0 {
 		if dst, ok = e.branch(u, i, dst); !ok {
-			e.steps = append(e.steps, step{name: tag, named: true})
+			e.steps = append(e.steps, step{name: u.branches[i].tag(), named: true})
 			return dst, false
 		}
 		e.space()
@@ -142,43 +146,43 @@ func (e *coder) unionObject(n *node, dst []byte) ([]byte, bool) {
 // tagged looks whether the object at pos is Avro's JSON form of a branch, an
 // object whose only key names it. If so it returns the branch and leaves pos at
 // the value, one level deeper. Otherwise it returns -1.
-func (e *coder) tagged(n *node) (branch int, tag string, ok bool) {
+func (e *coder) tagged(n *node) (branch int, ok bool) {
 	u := n.union
 	open := e.pos
 	e.pos++
 	if e.space() != '"' {
-		return -1, "", true
+		return -1, true
 	}
 	lo, hi, escaped, ok := e.str()
 	if !ok {
-		return 0, "", false
+		return 0, false
 	}
 	if escaped {
-		return -1, "", true // no name of a type needs an escape
+		return -1, true // no name of a type needs an escape
 	}
 	i, known := u.tags[string(e.src[lo:hi])]
 	if !known {
-		return -1, "", true
+		return -1, true
 	}
 	if !e.enter() || !e.colon() {
-		return 0, "", false
+		return 0, false
 	}
 	value, token := e.pos, tokenOf(e.peek())
 	if !e.skip() {
-		return 0, "", false
+		return 0, false
 	}
 	if e.space() != '}' || u.branches[i].takes&token == 0 {
 		e.leave()
-		return -1, "", true
+		return -1, true
 	}
 	key := e.src[lo:hi]
 	for _, j := range u.object {
 		if u.branches[j].fitsAlone(key, token) {
-			return 0, "", e.wrong(open, n.want, "ambiguous: its key is a branch's name as well as a key of "+u.branches[j].want)
+			return 0, e.wrong(open, n.want, "ambiguous: its key is a branch's name as well as a key of "+u.branches[j].want)
 		}
 	}
 	e.pos = value
-	return i, string(key), true
+	return i, true
 }
 
 // fitsAlone reports whether an object with this key and no other may be a plain
