@@ -13,26 +13,23 @@ import (
 // The walsender makes one send of every message, and a client that is woken by
 // each of them costs both sides a system call and a context switch a message.
 // During a backlog the kernel is therefore told to wake us only when lowat
-// bytes wait (SO_RCVLOWAT). Caught up, every byte must leave at once, so it is
-// engaged by the rate of arrival and given up by the first read that a backlog
-// would have filled in time.
+// bytes wait (SO_RCVLOWAT). Caught up, every byte must leave at once.
+//
+// Two conditions make a backlog: the events are old when the server sends them,
+// which the Stream sees from their commit times, and they come densely. A wait
+// for more then adds a fraction to a delay that is there anyway. A rate alone
+// would not do: on a busy machine the walsender pauses for longer than a
+// message may be held back.
 const (
 	lowat = 64 << 10 // below, the kernel wakes too often; above, nothing is gained
 
-	// A backlog fills lowat in 1 to 3 ms. fallback is the longest that a
-	// message can wait for others behind it, once at the end of a backlog.
+	// fallback is the longest that a message waits for others behind it. A
+	// walsender with a processor to itself fills lowat in 1 to 3 ms.
 	fallback = 5 * time.Millisecond
 
-	// Engaged when engageBytes arrive within engageWindow: 8 MB/s, a third of
-	// what a walsender sends to a plain read loop.
-	engageBytes  = 32 << 10
+	// Dense is engageBytes within engageWindow.
+	engageBytes  = 8 << 10
 	engageWindow = 4 * time.Millisecond
-
-	// A load close to the threshold must not pay the fallback again and again:
-	// after an engagement that ended early the next has to wait, longer each time.
-	minHoldoff = 10 * time.Millisecond
-	maxHoldoff = 640 * time.Millisecond
-	worthwhile = 16 // reads that make an engagement a good one
 
 	// A caller with a smaller buffer than smallRead is served from one of readAhead.
 	smallRead = 16 << 10
@@ -50,11 +47,9 @@ type backlogConn struct {
 	engaged atomic.Bool
 
 	// Owned by the reader.
-	window     time.Time // when the bytes of rate began to count
-	rate       int
-	fills      int // reads of the current engagement
-	holdoff    time.Duration
-	engageFrom time.Time
+	behind bool      // events are old when they are sent
+	window time.Time // when the bytes of dense began to count
+	dense  int
 
 	// ahead[r:w] was read for a caller whose own buffer was small: TLS reads
 	// record by record.
@@ -109,6 +104,12 @@ func (c *backlogConn) Read(p []byte) (int, error) {
 func (c *backlogConn) read(p []byte) (int, error) {
 	for {
 		engaged := c.engaged.Load()
+		if engaged && !c.behind {
+			if err := c.disengage(); err != nil {
+				return 0, err
+			}
+			engaged = false
+		}
 		if engaged {
 			if err := c.limit(time.Now().Add(fallback)); err != nil {
 				return 0, err
@@ -116,52 +117,36 @@ func (c *backlogConn) read(p []byte) (int, error) {
 		}
 		n, err := c.Conn.Read(p)
 		if engaged && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && !c.expired() {
-			// No backlog any more. What has come meanwhile is there to be read.
+			// The backlog is at its end, or the server was held up. What has
+			// come meanwhile is there to be read.
 			if err := c.disengage(); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		if n > 0 {
+		if n > 0 && c.behind && !engaged {
 			c.observe(n)
 		}
 		return n, err
 	}
 }
 
-// observe decides by the rate of arrival whether there is a backlog.
+// observe engages when bytes come densely.
 func (c *backlogConn) observe(n int) {
-	if c.engaged.Load() {
-		c.fills++
-		return
-	}
 	now := time.Now()
 	if now.Sub(c.window) > engageWindow {
 		// What this read brought may have waited for long: it says nothing.
-		c.window, c.rate = now, 0
+		c.window, c.dense = now, 0
 		return
 	}
-	c.rate += n
-	if c.rate < engageBytes || now.Before(c.engageFrom) {
-		return
-	}
-	if setLowat(c.raw, lowat) == nil {
-		c.fills = 0
+	c.dense += n
+	if c.dense >= engageBytes && setLowat(c.raw, lowat) == nil {
 		c.engaged.Store(true)
-	} else {
-		c.engageFrom = now.Add(time.Hour) // not on this socket
 	}
 }
 
 func (c *backlogConn) disengage() error {
-	now := time.Now()
-	if c.fills >= worthwhile {
-		c.holdoff = 0
-	} else {
-		c.holdoff = min(max(2*c.holdoff, minHoldoff), maxHoldoff)
-	}
-	c.engageFrom = now.Add(c.holdoff)
-	c.window, c.rate = now, 0
+	c.window, c.dense = time.Now(), 0
 	c.engaged.Store(false)
 	if err := setLowat(c.raw, 1); err != nil {
 		return err // never stay in a state that delays a lone message

@@ -29,6 +29,8 @@ type Frame struct {
 	ReplyRequested bool // keepalive only; already answered by the status writer
 
 	Data []byte // pgoutput message, nil for a keepalive
+
+	sent int64 // ServerTime as it came: microseconds since 2000
 }
 
 const (
@@ -56,6 +58,7 @@ func parseFrame(b []byte) (Frame, error) {
 			WALStart:   pglogrepl.LSN(binary.BigEndian.Uint64(b[1:])),
 			WALEnd:     pglogrepl.LSN(binary.BigEndian.Uint64(b[9:])),
 			ServerTime: serverTime(binary.BigEndian.Uint64(b[17:])),
+			sent:       int64(binary.BigEndian.Uint64(b[17:])),
 			Data:       b[xlogHeaderLen:len(b):len(b)],
 		}, nil
 	case frameKeepalive:
@@ -66,6 +69,7 @@ func parseFrame(b []byte) (Frame, error) {
 			Keepalive:      true,
 			WALEnd:         pglogrepl.LSN(binary.BigEndian.Uint64(b[1:])),
 			ServerTime:     serverTime(binary.BigEndian.Uint64(b[9:])),
+			sent:           int64(binary.BigEndian.Uint64(b[9:])),
 			ReplyRequested: b[17] != 0,
 		}, nil
 	}

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,6 +63,7 @@ type Stream struct {
 	done   <-chan struct{}
 	unhook func() bool
 	bye    farewell
+	age    ageMeter
 
 	// confirmed is the watermark. Invariant: start <= confirmed <= received; it only grows.
 	confirmed atomic.Uint64
@@ -176,6 +178,9 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 		if end := uint64(max(f.WALStart, f.WALEnd)); end > s.received.Load() {
 			s.received.Store(end)
 		}
+		if s.socket != nil && !f.Keepalive {
+			s.socket.behind = s.age.behind(&f)
+		}
 		if f.ReplyRequested {
 			s.requested.Store(true)
 			s.nudge()
@@ -279,6 +284,35 @@ func (s *Stream) notice(n *pgconn.PgError) error {
 	}
 	s.log.Info("notice from the server", "slot", s.cfg.Slot, "severity", n.Severity, "notice", describe(n))
 	return nil
+}
+
+// ageMeter tells whether events are old when the server sends them. Both times
+// are the server's, so its clock need not agree with ours.
+type ageMeter struct {
+	commit int64 // of the open transaction, microseconds since 2000
+	old    bool
+}
+
+// Between the two limits the answer stays what it was. Both lie well above
+// what a caught-up server on a busy machine takes.
+const (
+	oldFrom  = 25 * time.Millisecond
+	oldUntil = 10 * time.Millisecond
+)
+
+func (m *ageMeter) behind(f *Frame) bool {
+	// Begin: its kind, the final position, the commit time.
+	if len(f.Data) >= 17 && f.Data[0] == 'B' {
+		m.commit = int64(binary.BigEndian.Uint64(f.Data[9:]))
+	}
+	age := time.Duration(f.sent-m.commit) * time.Microsecond
+	switch {
+	case age >= oldFrom:
+		m.old = true
+	case age < oldUntil:
+		m.old = false
+	}
+	return m.old
 }
 
 // farewell recognises a server that waits for us before it can shut down: it
