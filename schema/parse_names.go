@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -47,7 +48,7 @@ func (r *resolver) readAll(text []byte, refs [][]byte) (*value, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.outer = map[string]bool{}
+	r.outer = map[string]bool{} // what refs define
 	var others []*value
 	for i, ref := range refs {
 		if bytes.Equal(ref, text) || slices.ContainsFunc(refs[:i], func(o []byte) bool { return bytes.Equal(o, ref) }) {
@@ -66,11 +67,23 @@ func (r *resolver) readAll(text []byte, refs [][]byte) (*value, error) {
 		}
 		others = append(others, v)
 	}
+	// References may refer back to what text defines; within text itself a name has
+	// to be defined before it is used, as every other reader demands.
+	mine, _, err := References(text)
+	if err != nil {
+		return nil, err
+	}
+	theirs := r.outer
+	r.outer = maps.Clone(theirs)
+	for _, name := range mine {
+		r.outer[name] = true
+	}
 	for i, v := range others {
 		if err := r.schema(v, "", ""); err != nil {
 			return nil, fmt.Errorf("reference %d: %w", i+1, err)
 		}
 	}
+	r.outer = theirs
 	if err := r.schema(own, "", ""); err != nil {
 		return nil, err
 	}
