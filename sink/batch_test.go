@@ -147,8 +147,8 @@ func TestBytesIsAnUpperBound(t *testing.T) {
 		for i := range 50 {
 			ev := order()
 			switch i % 4 {
-			case 1:
-				ev.Headers = []byte(`{"a":"1","a":"2","ce_x":"dropped","b":[1, 2]}`)
+			case 1: // the slab keeps what was replaced
+				ev.Headers = []byte(`{"a":"` + strings.Repeat("x", 5000) + `","a":"2","ce_x":"dropped","b":[1, 2]}`)
 			case 2:
 				ev.Payload = nil
 			case 3:
@@ -168,6 +168,23 @@ func TestBytesIsAnUpperBound(t *testing.T) {
 		if b.Bytes() < client || b.Bytes() < len(b.slab)-len(b.builder.prefix) {
 			t.Errorf("%s: Bytes is %d, the client counts %d, the slab has %d", p, b.Bytes(), client, len(b.slab))
 		}
+	}
+}
+
+func TestBytesCountsEachPart(t *testing.T) {
+	b := builder(t, config(Plain), &framedEncoder{}).NewBatch()
+	ev := order()
+	ev.Payload = bytes.Repeat([]byte("x"), 10_000)
+	if err := b.Add(ev); err != nil {
+		t.Fatal(err)
+	}
+	r := b.seal()[0]
+	parts := len(r.Key) + len(r.Value) + len(ev.Payload) + 2*rowHeaderCost // region and attempt
+	for _, h := range r.Headers {
+		parts += len(h.Key) + len(h.Value)
+	}
+	if b.Bytes() != parts {
+		t.Errorf("Bytes is %d, the parts have %d", b.Bytes(), parts)
 	}
 }
 

@@ -164,7 +164,7 @@ func TestCase_W27_headers_that_are_no_flat_map(t *testing.T) {
 	// Whatever a row tries, each header of ours is there once and is ours.
 	for _, p := range []Profile{CloudEvents, Plain} {
 		cfg := config(p)
-		cfg.HeaderColumns = []string{"Actor"}
+		cfg.HeaderColumns = []string{"Zone"}
 		ev := order()
 		ev.HeaderColumns = [][]byte{[]byte("a-1")}
 		enc := &framedEncoder{info: EncodeInfo{DataSchema: "s", SchemaHeader: []byte("h")}, err: &Rejection{Reason: ReasonInvalid, Path: "$", Message: "m"}}

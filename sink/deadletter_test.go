@@ -311,7 +311,11 @@ func TestTrim(t *testing.T) {
 		ev := order()
 		ev.Headers = []byte(`{"long":"` + strings.Repeat("x", 5000) + `","longer":"` + strings.Repeat("y", 9000) + `"}`)
 		b, rec := dead(ev)
+		before := show(rec)
 		got := b.trimDeadLetter(rec, 8000)
+		if show(rec) != before {
+			t.Error("the dead letter itself was changed")
+		}
 		if size := wireSize(got); size > 8000 || size < 7900 {
 			t.Errorf("size %d", size)
 		}
@@ -320,6 +324,20 @@ func TestTrim(t *testing.T) {
 		}
 		if id, _ := headerOf(got, "dlq_id"); string(id) != "e-1" || len(got.Value) != 0 || got.Value == nil {
 			t.Errorf("id %q, value %v", id, got.Value)
+		}
+	})
+	t.Run("short header", func(t *testing.T) {
+		ev := order()
+		ev.Payload, ev.Headers = nil, []byte(`{"long":"`+strings.Repeat("x", 300)+`"}`)
+		cfg := config(Plain)
+		b := builder(t, cfg, verbatimEncoder{}).NewBatch()
+		if err := b.Add(ev); err != nil {
+			t.Fatal(err)
+		}
+		rec := b.seal()[0]
+		limit := wireSize(rec) - 50
+		if long, n := headerOf(b.trimDeadLetter(rec, limit), "long"); n != 1 || len(long) < 200 || len(long) == 300 {
+			t.Errorf("the header is there %d times, with %d bytes", n, len(long))
 		}
 	})
 	t.Run("many headers", func(t *testing.T) {
