@@ -136,6 +136,9 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func createError(s step, err error) error {
+	if e := (*exitError)(nil); errors.As(err, &e) {
+		return err
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
 		return &exitError{code: exitUsage, err: fmt.Errorf("create %s: %w", s.what, err),
