@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync/atomic"
 )
 
 // Options change what an Encoder accepts.
@@ -14,13 +15,14 @@ type Options struct {
 	DropUnknown bool
 }
 
-// An Encoder turns JSON documents into Avro binary by one schema. It is immutable
-// and safe for concurrent use.
+// An Encoder turns JSON documents into Avro binary by one schema. It is immutable,
+// but for a counter, and safe for concurrent use.
 type Encoder struct {
 	root        *node
 	drop        bool
 	fingerprint [8]byte
 	canonical   string
+	dropped     atomic.Uint64
 }
 
 // Compile makes an Encoder from a schema text. refs are the texts that define
@@ -52,13 +54,15 @@ func CompileOptions(text []byte, o Options, refs ...[]byte) (*Encoder, error) {
 // old length is garbage. json is only read, and not kept.
 func (e *Encoder) Append(dst, json []byte) ([]byte, error) {
 	c := coders.Get().(*coder)
-	c.src, c.pos, c.depth, c.spans, c.drop = json, 0, 0, c.spans[:0], e.drop
+	c.src, c.pos, c.depth, c.spans, c.drop, c.dropped = json, 0, 0, c.spans[:0], e.drop, 0
 	c.space()
 	dst, ok := c.value(e.root, dst)
 	ok = ok && c.end()
 	var err error
 	if !ok {
 		err = c.invalid()
+	} else if c.dropped > 0 {
+		e.dropped.Add(c.dropped)
 	}
 	c.release()
 	return dst, err
@@ -67,6 +71,10 @@ func (e *Encoder) Append(dst, json []byte) ([]byte, error) {
 // Fingerprint is the schema's CRC-64-AVRO as its bytes stand in a single-object
 // header.
 func (e *Encoder) Fingerprint() [8]byte { return e.fingerprint }
+
+// Dropped counts the unknown fields that were left out of encoded documents,
+// which only Options.DropUnknown allows.
+func (e *Encoder) Dropped() uint64 { return e.dropped.Load() }
 
 // Canonical is the schema's Parsing Canonical Form, references inlined.
 func (e *Encoder) Canonical() string { return e.canonical }

@@ -39,13 +39,14 @@
 //
 // A union is decided by the JSON token. Where several branches take the token:
 //
-//   - A number written as an integer goes to the first int or long branch, then
-//     the first decimal, float or double one, that takes it; any other number
-//     tries those two groups the other way round. double goes before float.
+//   - A number written as an integer goes to the first int or long branch (with
+//     any logical type), then the first decimal or double one, then float; the
+//     first that takes it. Any other number tries int and long last.
 //   - Text goes to the first branch in schema order that takes it, but to bytes
 //     and fixed only after all others.
 //   - An object goes to the record whose fields fit it best: no value of another
-//     kind, no required field missing, no unknown field; then to a map.
+//     kind, no required field missing, fewest unknown fields; of equals to the
+//     first, and to a record before a map.
 //   - An object whose only key is the name of a branch, as Avro's own JSON
 //     encoding writes it, is that branch. If a record or map of the union fits it
 //     as well, it is refused as ambiguous rather than guessed.

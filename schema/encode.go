@@ -54,7 +54,6 @@ type node struct {
 
 	precision, scale int
 	unit             int64
-	wide             bool // opTime and opTimestamp: on long, not int
 }
 
 type field struct {
@@ -72,6 +71,8 @@ type span struct{ lo, hi int }
 type coder struct {
 	scanner
 	drop bool // unknown fields are dropped, not refused
+	// dropped counts them.
+	dropped uint64
 	// spans is a stack: a record keeps where its fields' bytes are, a map where
 	// its keys are, a union its branches' scores.
 	spans  []span

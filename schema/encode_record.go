@@ -38,6 +38,7 @@ func (e *coder) record(n *node, dst []byte) ([]byte, bool) {
 					e.steps = append(e.steps, step{name: string(key), named: true})
 					return dst, e.wrongKey("a field of "+n.want, "an unknown field")
 				}
+				e.dropped++
 				ok = e.colon() && e.skip()
 			} else {
 				if e.spans[base+i].lo >= 0 {
