@@ -175,7 +175,7 @@ func TestCase_W27_headers_that_are_no_flat_map(t *testing.T) {
 			if h.Key == "region" || h.Key == "attempt" || h.Key == "tracestate" || h.Key == "baggage" {
 				continue
 			}
-			fmt.Fprintf(&evil, `,"%s":"evil","%s":"evil","\u%04x%s":"evil"`, h.Key, strings.ToUpper(h.Key), h.Key[0], h.Key[1:])
+			fmt.Fprintf(&evil, `,"%s":"evil","%s":"evil","%s":"evil","\u%04x%s":"evil"`, h.Key, strings.ToUpper(h.Key), strings.ToLower(h.Key), h.Key[0], h.Key[1:])
 		}
 		evil.WriteString(`}`)
 		ev.Headers = []byte(evil.String())

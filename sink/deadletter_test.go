@@ -316,6 +316,11 @@ func TestTrim(t *testing.T) {
 		if show(rec) != before {
 			t.Error("the dead letter itself was changed")
 		}
+		before = show(got)
+		b.trimDeadLetter(got, 3000)
+		if show(got) != before {
+			t.Error("trimming again changed the first result")
+		}
 		if size := wireSize(got); size > 8000 || size < 7900 {
 			t.Errorf("size %d", size)
 		}

@@ -20,11 +20,14 @@
 // # Topics
 //
 // A topic of its own for the event's type (schema.types.TYPE.topic) wins. Otherwise the template of routing.topic is
-// filled in. {domain}, {event} and {version} come from a type of the shape <domain>.<event>.v<n>, exactly three parts,
-// n a decimal number without leading zeros; {version} is the last part as it stands, "v1". {type} is the whole type. A
-// role ({key}, {aggregatetype}, {tenant} …) stands for the text of its column. When the type has not that shape although the template needs it,
-// or a role is NULL, the event goes to routing.default, and without one it is a dead letter "unroutable". A name that
-// Kafka cannot hold is never mended: it is a dead letter "invalid_topic", because two types must not fall together.
+// filled in. {domain}, {event} and {version} come from a type of the shape <domain>.<event>.v<n>: exactly three parts,
+// n a decimal number without leading zeros; {version} is the last part as it stands, "v1". {type} is the whole type,
+// of any shape. A role ({key}, {aggregatetype}, {tenant} …) stands for the text of its column; payload, headers and
+// occurred_at are no names and cannot be used.
+//
+// An event goes to routing.default when the template needs the shape and the type has it not, or needs a role that is
+// NULL; without a default it is a dead letter "unroutable". A name that Kafka cannot hold is never mended, because two
+// types must not fall together: it is a dead letter "invalid_topic".
 //
 // # Headers
 //
@@ -48,6 +51,7 @@
 //
 // When several things are wrong with a row the first of this list is its reason: unroutable, invalid_topic, null_key,
 // null_payload, then invalid for id and type, for the headers column, and last what the encoder says of the payload.
+// deadletter.go has their form, and what is cut from one that is too large.
 //
 // # Goroutines
 //

@@ -176,7 +176,13 @@ func TestManyRowHeaders(t *testing.T) {
 			t.Errorf("%d names are remembered", known)
 		}
 	}
-	rowOf(b, []byte(`{}`))
+	long := strings.Repeat("n", maxNameBytes+1)
+	if got, _ := rowOf(b, []byte(`{"`+long+`":1}`)); got != fmt.Sprintf("%q=%q", long, "1") {
+		t.Errorf("a long name gives %s", got)
+	}
+	if _, ok := b.builder.names.known[long]; ok {
+		t.Error("a long name is remembered")
+	}
 	if c := cap(b.builder.row.entries); c > maxNames {
 		t.Errorf("room for %d entries stayed behind", c)
 	}
