@@ -216,8 +216,8 @@ func (b *Batch) seal() []*kgo.Record {
 	return b.sealed
 }
 
-// timestamp is a record's: the transaction's commit time in ms. It is the same in a repeat, also a frozen clock's zero
-// time, which the client would replace by the present.
+// timestamp is a record's: the transaction's commit time in ms, the same in a repeat. A decoded commit time is never
+// the zero time, in whose place the client would put the present.
 func timestamp(committed time.Time) time.Time {
 	return time.UnixMilli(committed.UnixMilli())
 }
