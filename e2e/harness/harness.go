@@ -47,7 +47,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if !ok {
 		return "", errors.New("the source of the harness is not known")
 	}
-	// Never closed: it lasts as long as this process, and the next one that
+	// Never closed: it lasts as long as this process, and the next process that
 	// makes a run removes it.
 	run, err := host.NewRun("binary")
 	if err != nil {

@@ -183,6 +183,38 @@ func TestCachedFailure(t *testing.T) {
 	}
 }
 
+// A run lasts as long as the process, also when nobody holds on to it.
+func TestForgottenRunStays(t *testing.T) {
+	dir := func() string {
+		run, err := NewRun("forgotten")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			held.Range(func(lock, _ any) bool {
+				if f := lock.(*os.File); f.Name() == run.Dir+".lock" {
+					held.Delete(f)
+					remove(run.Dir, f)
+				}
+				return true
+			})
+		})
+		return run.Dir
+	}()
+	for range 3 {
+		runtime.GC()
+		time.Sleep(5 * time.Millisecond) // finalizers have a goroutine of their own
+	}
+	other, err := NewRun("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPortsDiffer(t *testing.T) {
 	seen := map[int]bool{}
 	for range 50 {

@@ -29,6 +29,10 @@ type Run struct {
 	closed bool
 }
 
+// held keeps every lock of this process reachable: a file that the garbage
+// collector closes is a lock that is gone, and its folder is swept.
+var held sync.Map // *os.File -> struct{}
+
 // NewRun makes an empty folder, mode 0755, and removes those of processes that
 // are gone.
 func NewRun(name string) (*Run, error) {
@@ -53,6 +57,7 @@ func NewRun(name string) (*Run, error) {
 			}
 			return nil, err
 		}
+		held.Store(lock, struct{}{})
 		return &Run{Dir: path, lock: lock}, os.Chmod(path, 0o755)
 	}
 }
@@ -92,6 +97,7 @@ func (r *Run) Close() error {
 		return nil
 	}
 	r.closed = true
+	held.Delete(r.lock)
 	return remove(r.Dir, r.lock)
 }
 
@@ -170,6 +176,7 @@ func NewPort() (*Port, error) {
 		}
 		if l, err := net.Listen("tcp4", fmt.Sprintf(":%d", n)); err == nil {
 			l.Close()
+			held.Store(lock, struct{}{})
 			return &Port{Number: n, lock: lock}, nil
 		}
 		lock.Close()
@@ -179,4 +186,7 @@ func NewPort() (*Port, error) {
 
 // Release gives the port back. Its file stays: it is empty, and there are at
 // most as many as ports.
-func (p *Port) Release() { p.lock.Close() }
+func (p *Port) Release() {
+	held.Delete(p.lock)
+	p.lock.Close()
+}
