@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -304,6 +305,7 @@ func TestInitReportsMisfits(t *testing.T) {
 		"CREATE TABLE lacking (id uuid, type text)", "CREATE UNLOGGED TABLE unlogged (id uuid, occurred_at timestamptz, aggregate_id text, type text, payload jsonb, headers jsonb)",
 		"CREATE VIEW view AS SELECT 1 AS id", "CREATE PUBLICATION empty", "CREATE TABLE outbox (id uuid, occurred_at timestamptz, aggregate_id text, type text, payload jsonb, headers jsonb)",
 		"CREATE PUBLICATION updates FOR TABLE outbox WITH (publish = 'update')", "CREATE PUBLICATION good FOR TABLE outbox",
+		"CREATE TABLE root (LIKE outbox) PARTITION BY LIST (type)", "CREATE TABLE leaf PARTITION OF root FOR VALUES IN ('a')", "CREATE PUBLICATION leaves FOR TABLE root",
 		"SELECT pg_create_physical_replication_slot('physical')", "SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
 	server.ExecIn(t, "elsewhere", "SELECT pg_create_logical_replication_slot('elsewhere', 'pgoutput')")
 	inDir(t, "")
@@ -312,6 +314,7 @@ func TestInitReportsMisfits(t *testing.T) {
 		{"--outbox-table view --postgres-publication x2", `table "public"."view" does not fit: it is a view`, ""},
 		{"--postgres-publication empty", `publication "empty" does not fit: it does not have the table`, `ALTER PUBLICATION "empty" ADD TABLE "public"."outbox";`},
 		{"--postgres-publication updates", `publication "updates" does not fit: it does not publish inserts`, `ALTER PUBLICATION "updates" SET (publish = 'insert');`},
+		{"--outbox-table root --postgres-publication leaves", `publication "leaves" does not fit: it publishes partitions under their own names`, `ALTER PUBLICATION "leaves" SET (publish_via_partition_root = true);`},
 		{"--postgres-publication good --role weak", `role "weak" does not fit: it lacks LOGIN or REPLICATION`, `ALTER ROLE "weak" LOGIN REPLICATION;`},
 		{"--postgres-publication good --postgres-slot physical", "slot physical does not fit: it is a physical slot", "postgres.slot"},
 		{"--postgres-publication good --postgres-slot elsewhere", "slot elsewhere does not fit: it belongs to database elsewhere", "postgres.slot"},
@@ -329,6 +332,13 @@ func TestInitReportsMisfits(t *testing.T) {
 		}
 		if !strings.Contains(stdout, c.remedy) {
 			t.Errorf("%s: no %s in\n%s", c.args, c.remedy, stdout)
+		}
+	}
+	if version, _ := strconv.Atoi(server.Version()); version >= 15 {
+		server.Exec(t, "CREATE PUBLICATION narrow FOR TABLE outbox (id, type) WITH (publish = 'insert')")
+		code, _, stderr := tailer(t.Context(), variables("TAILER_POSTGRES_DSN", server.DSN("postgres")), "init", "--apply", "--postgres-slot", "mine", "--postgres-publication", "narrow")
+		if code != 2 || !strings.HasPrefix(stderr, "tailer: publication \"narrow\" does not fit: its column list hides occurred_at, aggregate_id, payload, headers\n") {
+			t.Errorf("narrow: exit %d: %s", code, stderr)
 		}
 	}
 	// An unlogged table cannot be published: said before Postgres says it.

@@ -120,12 +120,9 @@ func readStatus(ctx context.Context, cfg *Config) (*status, error) {
 			LagBytes: slot.Lag(), RetainedWALBytes: slot.Retained(), Problem: slotFound(slot, database).problem()},
 		Publication: publicationStatus{Name: cfg.Postgres.Publication, Exists: publication.Exists, HasTable: publication.HasTable,
 			Insert: publication.Insert, ViaRoot: publication.ViaRoot, RowFilter: publication.RowFilter, Columns: publication.Columns,
-			Problem: publicationFound(publication, cfg.Postgres.Publication, table).problem()},
+			Problem: publicationFound(publication, cfg).problem()},
 		Table: tableStatus{Schema: table.Schema, Name: table.Name, tableState: state, Problem: state.found(table).problem()},
 		Relay: askRelay(cfg.HTTP.Listen),
-	}
-	if s.Slot.Problem == "" && slot.Lost() {
-		s.Slot.Problem = "the server has removed WAL that the slot needs: events may be missing"
 	}
 	if s.Publication.Problem == "" && publication.RowFilter != "" {
 		s.Publication.Problem = "it hides rows: WHERE " + publication.RowFilter

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/url"
@@ -352,28 +354,33 @@ func (l *loader) checkHTTP() {
 	l.problem("http.listen", "http.listen: %q is not host:port", listen)
 }
 
-// dsnReason gives the parser's reason unless a piece of the password is in it:
-// a connection string that cannot be parsed is quoted in unexpected places.
+// dsnReason gives the parser's reason, as much of it as has no piece of the
+// password: a connection string that cannot be parsed is quoted in unexpected places.
 func dsnReason(dsn string, err error) string {
-	for e := err; e != nil; {
-		u, ok := e.(interface{ Unwrap() error })
-		if !ok {
-			err = e
-			break
+	// A file that cannot be read: the string itself was understood.
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
+		return ": " + file.Error()
+	}
+	secrets := dsnSecrets(dsn)
+	// The outermost error quotes the whole string.
+	for err = errors.Unwrap(err); err != nil; err = errors.Unwrap(err) {
+		if !leaks(err.Error(), secrets) {
+			return ": " + err.Error()
 		}
-		e = u.Unwrap()
 	}
-	if _, ok := err.(*pgconn.ParseConfigError); ok {
-		return "" // it quotes the whole string
-	}
-	for _, secret := range dsnSecrets(dsn) {
+	return ""
+}
+
+// leaks tells whether three letters in a row of a secret are in the text.
+func leaks(text string, secrets []string) bool {
+	for _, secret := range secrets {
 		for i := 0; i == 0 || i+3 <= len(secret); i++ {
-			if piece := secret[i:min(i+3, len(secret))]; piece != "" && strings.Contains(err.Error(), piece) {
-				return ""
+			if piece := secret[i:min(i+3, len(secret))]; piece != "" && strings.Contains(text, piece) {
+				return true
 			}
 		}
 	}
-	return ": " + err.Error()
+	return false
 }
 
 // dsnSecrets returns, generously, what could be a password in a string that

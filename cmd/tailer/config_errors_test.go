@@ -220,9 +220,14 @@ func TestDSNErrorsHideThePassword(t *testing.T) {
 		}
 	}
 	inDir(t, "")
-	_, err := loadConfig("", variables("TAILER_POSTGRES_DSN", "postgres://u:hunter2@db/x?sslmode=maybe"), nil, forDatabase)
-	if want := "TAILER_POSTGRES_DSN: postgres.dsn is not a connection string of Postgres: sslmode is invalid"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	for dsn, want := range map[string]string{
+		"postgres://u:hunter2@db/x?sslmode=maybe":                            "sslmode is invalid",
+		"host=db password=hunter2 sslmode=verify-ca sslrootcert=nowhere.pem": "open nowhere.pem: no such file or directory",
+	} {
+		_, err := loadConfig("", variables("TAILER_POSTGRES_DSN", dsn), nil, forDatabase)
+		if want := "TAILER_POSTGRES_DSN: postgres.dsn is not a connection string of Postgres: " + want; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -53,7 +54,7 @@ func initSteps(cfg *Config, role string) []step {
 			quoteIdent(cfg.Postgres.Publication), quoteIdent(table.Schema, table.Name)),
 		look: func(ctx context.Context, q replication.Querier) (found, error) {
 			state, err := replication.InspectPublication(ctx, q, cfg.Postgres.Publication, table)
-			return publicationFound(state, cfg.Postgres.Publication, table), err
+			return publicationFound(state, cfg), err
 		},
 	})
 	if role != "" {
@@ -122,23 +123,61 @@ func createTable(cfg *Config) string {
 	return fmt.Sprintf("CREATE TABLE %s (\n%s\n)", quoteIdent(cfg.Outbox.TableSchema, cfg.Outbox.TableName), strings.Join(lines, ",\n"))
 }
 
-func publicationFound(p replication.PublicationState, name string, table replication.Table) found {
+// publicationFound judges a publication as the relay will.
+func publicationFound(p replication.PublicationState, cfg *Config) found {
 	f := found{exists: p.Exists}
-	alter := "ALTER PUBLICATION " + quoteIdent(name)
+	alter := "ALTER PUBLICATION " + quoteIdent(cfg.Postgres.Publication)
+	table := quoteIdent(cfg.Outbox.TableSchema, cfg.Outbox.TableName)
+	hidden := hiddenColumns(p, cfg)
 	switch {
 	case !p.Exists:
-	case !p.HasTable:
-		f.misfit = "it does not have the table"
-		f.remedy = alter + " ADD TABLE " + quoteIdent(table.Schema, table.Name) + ";"
 	case !p.Insert:
 		f.misfit = "it does not publish inserts"
 		f.remedy = alter + " SET (publish = 'insert');"
+	case p.LeavesOnly:
+		f.misfit = "it publishes partitions under their own names"
+		f.remedy = alter + " SET (publish_via_partition_root = true); and, where it lists the partitions, " + alter + " ADD TABLE " + table + ";"
+	case !p.HasTable:
+		f.misfit = "it does not have the table"
+		f.remedy = alter + " ADD TABLE " + table + ";"
+	case len(hidden) > 0:
+		f.misfit = "its column list hides " + strings.Join(hidden, ", ")
+		f.remedy = alter + " SET TABLE " + table + "; publishes all columns of this table alone"
 	}
 	return f
 }
 
+// hiddenColumns are mapped columns that a publication's column list leaves out.
+func hiddenColumns(p replication.PublicationState, cfg *Config) []string {
+	var hidden []string
+	if p.Columns == nil {
+		return nil
+	}
+	for _, m := range mappedColumns(cfg) {
+		if !slices.Contains(p.Columns, m.Value) {
+			hidden = append(hidden, m.Value)
+		}
+	}
+	return hidden
+}
+
+// mappedColumns are the columns that the configuration names, by what for.
+func mappedColumns(cfg *Config) Pairs {
+	var out Pairs
+	for _, role := range roles {
+		if c := cfg.Outbox.Roles[role]; c != "" {
+			out = append(out, Pair{role, c})
+		}
+	}
+	for _, p := range cfg.Outbox.HeaderColumns {
+		out = append(out, Pair{"header " + p.Name, p.Value})
+	}
+	return out
+}
+
+// slotFound judges a slot as the relay will.
 func slotFound(s replication.SlotState, database string) found {
-	f := found{exists: s.Exists}
+	f := found{exists: s.Exists, remedy: "choose another name with postgres.slot"}
 	switch {
 	case !s.Exists:
 	case s.Plugin == "":
@@ -149,9 +188,11 @@ func slotFound(s replication.SlotState, database string) found {
 		f.misfit = "it belongs to database " + s.Database
 	case s.Temporary:
 		f.misfit = "it is temporary"
-	}
-	if f.misfit != "" {
-		f.remedy = "choose another name with postgres.slot"
+	case s.TwoPhase:
+		f.misfit = "it decodes prepared transactions before they commit (two_phase)"
+	case s.Lost():
+		f.misfit = "the server has removed WAL that it needs: events may be missing"
+		f.remedy = "a person must decide; to go on from now, drop the slot and run init again"
 	}
 	return f
 }
@@ -226,14 +267,9 @@ func inspectTable(ctx context.Context, q replication.Querier, cfg *Config) (tabl
 	for _, c := range columns {
 		have[c] = true
 	}
-	for _, role := range roles {
-		if c := cfg.Outbox.Roles[role]; c != "" && !have[c] {
-			s.Missing = append(s.Missing, role+": "+c)
-		}
-	}
-	for _, p := range cfg.Outbox.HeaderColumns {
-		if !have[p.Value] {
-			s.Missing = append(s.Missing, "header "+p.Name+": "+p.Value)
+	for _, m := range mappedColumns(cfg) {
+		if !have[m.Value] {
+			s.Missing = append(s.Missing, m.Name+": "+m.Value)
 		}
 	}
 	return s, nil

@@ -71,6 +71,7 @@ tailer_topic_blocked{slot="shop",topic="orders"} 1
 		`tailer_commit_to_ack_seconds_bucket{slot="shop",le="0.015"} 1`,
 		`tailer_commit_to_ack_seconds_bucket{slot="shop",le="600"} 2`,
 		`tailer_commit_to_ack_seconds_count{slot="shop"} 2`,
+		`tailer_commit_to_ack_seconds_sum{slot="shop"} 0.02`,
 		`tailer_build_info{goversion="go1.`, `go_goroutines `, `process_open_fds `,
 	} {
 		if !strings.Contains(page, line) {
