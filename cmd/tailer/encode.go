@@ -48,7 +48,8 @@ func (e *encoder) Encode(dst, typ, payload []byte) ([]byte, sink.EncodeInfo, err
 			return dst, sink.EncodeInfo{}, fmt.Errorf("encode an event of type %s: %w", typ, err)
 		}
 		if e.haltInvalid {
-			return dst, sink.EncodeInfo{}, &hold{fmt.Errorf("event of type %s does not fit its schema: %w", typ, invalid)}
+			// What was found may be payload data, which belongs into no log and no readiness answer.
+			return dst, sink.EncodeInfo{}, &hold{fmt.Errorf("an event of type %s does not fit its schema at %s, which wants %s (schema.on_invalid: halt)", typ, invalid.Path, invalid.Expected)}
 		}
 		return dst, sink.EncodeInfo{}, &sink.Rejection{Reason: sink.ReasonInvalid, Path: invalid.Path, Message: invalid.Error()}
 	}
