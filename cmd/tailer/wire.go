@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/tailer-relay/tailer/replication"
 	"github.com/tailer-relay/tailer/schema"
@@ -96,6 +98,11 @@ func newEncoder(ctx context.Context, cfg *Config, m *metrics, log *slog.Logger) 
 		c.Types[typ] = schema.TypeConfig(t)
 	}
 	if s.Registry.URL != "" {
+		// What a registry said once stays true, so it is kept on disk: a relay that
+		// restarts while the registry is away goes on. Without a home it does not.
+		if dir, err := os.UserCacheDir(); err == nil {
+			c.CacheDir = filepath.Join(dir, "tailer", "schemas")
+		}
 		c.Registry = &schema.RegistryConfig{URL: s.Registry.URL, Username: s.Registry.Username, Password: s.Registry.Password()}
 	}
 	catalog, err := schema.NewCatalog(ctx, c, log)

@@ -52,7 +52,8 @@ func StartRelay(t testing.TB, opt RelayOptions) *Relay {
 	}
 	r := &Relay{t: t, run: run, done: make(chan struct{})}
 	r.cmd = exec.Command(Binary(t), append([]string{"run", "--config", config.write(t, run.Dir)}, opt.Args...)...)
-	r.cmd.Env = append(environment(), opt.Env...)
+	// A cache of its own: ports come again, and with them registries' addresses.
+	r.cmd.Env = append(append(environment(), "XDG_CACHE_HOME="+run.Dir), opt.Env...)
 	r.cmd.Dir = run.Dir
 	r.cmd.Stderr = r // os/exec copies in a goroutine that Wait waits for
 	if err := run.Start(r.cmd, syscall.SIGKILL); err != nil {
