@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -170,6 +172,16 @@ func (s SASLConfig) mechanism() (sasl.Mechanism, error) {
 	return nil, fmt.Errorf("kafka.sasl.mechanism: %q is none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512", s.Mechanism)
 }
 
+// backoff grows from least to most, give or take a fifth. tries counts from 1.
+func backoff(tries int, least, most time.Duration) time.Duration {
+	d := least
+	for i := 1; i < tries && d < most; i++ {
+		d *= 2
+	}
+	d = min(d, most)
+	return d*4/5 + rand.N(d*2/5+1)
+}
+
 // options are common to both clients. What is not here is as kgo has it: acks=all, idempotent, no delivery timeout (it
 // would age a record by its own timestamp), no creation of topics by asking for them.
 func (cfg KafkaConfig) options() ([]kgo.Opt, error) {
@@ -212,6 +224,7 @@ func (cfg KafkaConfig) options() ([]kgo.Opt, error) {
 		kgo.RecordRetries(recordTries),
 		kgo.UnknownTopicRetries(unknownTries),
 		kgo.RetryTimeout(requestPatience),
+		kgo.RetryBackoffFn(func(tries int) time.Duration { return backoff(tries, 100*time.Millisecond, 2*time.Second) }),
 	}
 	if mechanism != nil {
 		opts = append(opts, kgo.SASL(mechanism))
@@ -293,6 +306,9 @@ func (c *connections) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, 
 		return
 	}
 	c.failed++
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the broker hung up while we said hello, check kafka.tls and kafka.sasl: %w", err)
+	}
 	c.err = fmt.Errorf("connect to broker %s: %w", net.JoinHostPort(meta.Host, strconv.Itoa(int(meta.Port))), err)
 	if Classify(err) != Auth {
 		c.refuse = time.Time{}

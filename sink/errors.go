@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -113,7 +114,7 @@ func Classify(err error) Class {
 		invalid   x509.CertificateInvalidError
 		host      x509.HostnameError
 		verify    *tls.CertificateVerificationError
-		alert     tls.AlertError
+		alert     *net.OpError
 	)
 	switch {
 	case err == nil:
@@ -131,7 +132,8 @@ func Classify(err error) Class {
 		}
 		return Hold
 	case errors.As(err, &secret),
-		errors.As(err, &authority), errors.As(err, &invalid), errors.As(err, &host), errors.As(err, &verify), errors.As(err, &alert):
+		errors.As(err, &authority), errors.As(err, &invalid), errors.As(err, &host), errors.As(err, &verify),
+		errors.As(err, &alert) && alert.Op == "remote error": // a TLS alert: our certificate was refused
 		return Auth
 	}
 	// What is left comes from the network or from the client itself (aborted, closed, retries used up). A produced

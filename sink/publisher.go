@@ -252,10 +252,13 @@ func (p *Idempotent) publish(ctx context.Context, b *Batch, recs []*kgo.Record) 
 			p.observe(b, now)
 			continue
 		}
-		acked, groups := p.sort(ctx, b, now, failed)
+		acked, groups := p.sort(b, now, failed)
 		p.observe(b, acked)
 		if err != nil {
 			return err
+		}
+		for _, g := range groups {
+			p.failed(ctx, g, len(g.items))
 		}
 		// What failed here is resolved before anything behind it is sent.
 		if ready.empty() {

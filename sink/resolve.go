@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -56,7 +55,7 @@ func (g *group) judged() bool {
 }
 
 // sort splits a run into what was acknowledged and groups of what failed.
-func (p *Idempotent) sort(ctx context.Context, b *Batch, r run, failed []failure) (acked run, groups []*group) {
+func (p *Idempotent) sort(b *Batch, r run, failed []failure) (acked run, groups []*group) {
 	type partition struct {
 		topic string
 		n     int32
@@ -96,9 +95,6 @@ func (p *Idempotent) sort(ctx context.Context, b *Batch, r run, failed []failure
 			g.err = err
 		}
 		g.add(b, r.index(k), rec)
-	}
-	for _, g := range groups {
-		p.failed(ctx, g, len(g.items))
 	}
 	return acked, groups
 }
@@ -340,7 +336,7 @@ func (p *Idempotent) judge(b *Batch, g *group) {
 	case errors.Is(g.err, kerr.CorruptMessage) && g.corrupt+1 < corruptTries:
 		g.corrupt++
 		p.observer.Retry("kafka", kindOf(g.err))
-		g.due = time.Now().Add(p.pause(g.corrupt))
+		g.due = time.Now().Add(backoff(g.corrupt, p.backoffMin, p.backoffMax))
 	case !it.dead:
 		rej := &Rejection{Reason: reason, Message: p.verdict(it.rec, g.err)}
 		p.log.Warn("the broker refused a record, writing its dead letter", "topic", topic, "reason", reason,
@@ -395,7 +391,7 @@ func (p *Idempotent) hold(g *group, topic string, err error) {
 	now := time.Now()
 	g.err, g.size, g.waitsOn = err, 1, topic
 	g.tries++
-	g.due = now.Add(p.pause(g.tries))
+	g.due = now.Add(backoff(g.tries, p.backoffMin, p.backoffMax))
 	why := err
 	if last, _ := p.conns.last(); last != nil && Classify(err) != Hold {
 		why = last
@@ -437,14 +433,4 @@ func (p *Idempotent) checkProducers() {
 			return
 		}
 	}
-}
-
-// pause grows from backoffMin to backoffMax, give or take a fifth.
-func (p *Idempotent) pause(tries int) time.Duration {
-	d := p.backoffMin
-	for i := 1; i < tries && d < p.backoffMax; i++ {
-		d *= 2
-	}
-	d = min(d, p.backoffMax)
-	return d*4/5 + rand.N(d*2/5+1)
 }
