@@ -131,11 +131,13 @@ func ServerUser() (*syscall.Credential, error) {
 	return nil, errors.New("postgres does not run as root, and this machine has neither a user postgres nor a user nobody: add one (useradd -r postgres) or run as a normal user")
 }
 
-// base is the folder for everything of this user that is locked or running.
-// It stands in /tmp and not in os.TempDir: a unix socket's path has room for
-// about 100 bytes, and macOS' own temporary folder takes half of them.
+// rootDir stands in /tmp and not in os.TempDir: a unix socket's path has room
+// for about 100 bytes, and macOS' own temporary folder takes half of them.
+func rootDir() string { return filepath.Join("/tmp", "tailer-e2e-"+strconv.Itoa(os.Geteuid())) }
+
+// base makes a folder for what of this user is locked or running.
 func base(sub string) (string, error) {
-	root := filepath.Join("/tmp", "tailer-e2e-"+strconv.Itoa(os.Geteuid()))
+	root := rootDir()
 	if err := os.Mkdir(root, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
@@ -155,6 +157,30 @@ func base(sub string) (string, error) {
 		return "", err
 	}
 	return dir, os.Chmod(dir, 0o755)
+}
+
+// lockIn is tryLock for a file of base(sub), which Tidy of another process may
+// remove between our making it and the lock.
+func lockIn(sub, name string) (lock *os.File, err error) {
+	for range 10 {
+		var dir string
+		if dir, err = base(sub); err == nil {
+			lock, err = tryLock(filepath.Join(dir, name))
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return lock, err
+}
+
+// Tidy removes what this package keeps outside the cache, unless something of
+// it is in use. Only who must leave nothing at all behind needs it.
+func Tidy() {
+	root := rootDir()
+	for _, dir := range []string{filepath.Join(root, "run"), filepath.Join(root, "ports"), root} {
+		os.Remove(dir) // which fails unless it is empty
+	}
 }
 
 // errLocked: another process holds the lock.

@@ -190,16 +190,17 @@ func TestForgottenRunStays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		dir := run.Dir // and not run, which the closure would keep
 		t.Cleanup(func() {
 			held.Range(func(lock, _ any) bool {
-				if f := lock.(*os.File); f.Name() == run.Dir+".lock" {
+				if f := lock.(*os.File); f.Name() == dir+".lock" {
 					held.Delete(f)
-					remove(run.Dir, f)
+					remove(dir, f)
 				}
 				return true
 			})
 		})
-		return run.Dir
+		return dir
 	}()
 	for range 3 {
 		runtime.GC()

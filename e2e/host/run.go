@@ -42,8 +42,9 @@ func NewRun(name string) (*Run, error) {
 	}
 	sweep(dir)
 	for {
-		path := filepath.Join(dir, fmt.Sprintf("%s-%08x", name, rand.Uint32()))
-		lock, err := tryLock(path + ".lock")
+		unique := fmt.Sprintf("%s-%08x", name, rand.Uint32())
+		path := filepath.Join(dir, unique)
+		lock, err := lockIn("run", unique+".lock")
 		if errors.Is(err, errLocked) {
 			continue
 		}
@@ -161,13 +162,9 @@ const firstPort, lastPort = 15000, 31999
 
 // NewPort reserves a free port.
 func NewPort() (*Port, error) {
-	dir, err := base("ports")
-	if err != nil {
-		return nil, err
-	}
 	for range 1000 {
 		n := firstPort + rand.IntN(lastPort-firstPort+1)
-		lock, err := tryLock(filepath.Join(dir, strconv.Itoa(n)))
+		lock, err := lockIn("ports", strconv.Itoa(n))
 		if errors.Is(err, errLocked) {
 			continue
 		}
@@ -179,14 +176,16 @@ func NewPort() (*Port, error) {
 			held.Store(lock, struct{}{})
 			return &Port{Number: n, lock: lock}, nil
 		}
+		os.Remove(lock.Name())
 		lock.Close()
 	}
 	return nil, fmt.Errorf("no free port between %d and %d", firstPort, lastPort)
 }
 
-// Release gives the port back. Its file stays: it is empty, and there are at
-// most as many as ports.
+// Release gives the port back. Idempotent.
 func (p *Port) Release() {
-	held.Delete(p.lock)
-	p.lock.Close()
+	if _, ours := held.LoadAndDelete(p.lock); ours {
+		os.Remove(p.lock.Name()) // while it is locked: see tryLock
+		p.lock.Close()
+	}
 }
