@@ -36,21 +36,16 @@ var held sync.Map // *os.File -> struct{}
 // NewRun makes an empty folder, mode 0755, and removes those of processes that
 // are gone.
 func NewRun(name string) (*Run, error) {
-	dir, err := base("run")
-	if err != nil {
-		return nil, err
-	}
-	sweep(dir)
 	for {
-		unique := fmt.Sprintf("%s-%08x", name, rand.Uint32())
-		path := filepath.Join(dir, unique)
-		lock, err := lockIn("run", unique+".lock")
+		lock, err := lockIn("run", fmt.Sprintf("%s-%08x.lock", name, rand.Uint32()))
 		if errors.Is(err, errLocked) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
+		path := strings.TrimSuffix(lock.Name(), ".lock")
+		sweep(filepath.Dir(path))
 		if err := os.Mkdir(path, 0o755); err != nil {
 			lock.Close()
 			if errors.Is(err, os.ErrExist) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 
 	embedded "github.com/fergusstrange/embedded-postgres"
 
@@ -30,11 +31,7 @@ var releases = map[string]embedded.PostgresVersion{
 // first time.
 func binaries(ctx context.Context, opt Options) (string, error) {
 	if opt.Debian {
-		bin := filepath.Join("/usr/lib/postgresql", opt.Version, "bin")
-		if _, err := os.Stat(filepath.Join(bin, "postgres")); err != nil {
-			return "", fmt.Errorf("no PostgreSQL of Debian in %s: apt-get install postgresql-%s", bin, opt.Version)
-		}
-		return bin, nil
+		return filepath.Join(debianRoot, opt.Version, "bin"), nil
 	}
 	release, ok := releases[opt.Version]
 	if !ok {
@@ -43,6 +40,31 @@ func binaries(ctx context.Context, opt Options) (string, error) {
 	name := fmt.Sprintf("postgres-%s-%s-%s", release, runtime.GOOS, runtime.GOARCH)
 	dir, err := host.Cached(ctx, name, func(dir string) error { return fetch(dir, release) })
 	return filepath.Join(dir, "bin"), err
+}
+
+const debianRoot = "/usr/lib/postgresql"
+
+// debianVersion is the newest PostgreSQL of Debian on this machine; one is
+// installed if need be.
+func debianVersion() (string, error) {
+	for try := 0; ; try++ {
+		best := 0
+		found, _ := filepath.Glob(filepath.Join(debianRoot, "*", "bin", "postgres")) // errors only for a bad pattern
+		for _, path := range found {
+			if n, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))); err == nil {
+				best = max(best, n)
+			}
+		}
+		if best > 0 {
+			return strconv.Itoa(best), nil
+		}
+		if try > 0 {
+			return "", fmt.Errorf("the package postgresql left nothing in %s", debianRoot)
+		}
+		if err := host.Install("postgresql", "this server has to be Debian's"); err != nil {
+			return "", err
+		}
+	}
 }
 
 // fetch downloads and unpacks a build into dir.

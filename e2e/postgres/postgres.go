@@ -51,7 +51,7 @@ type Options struct {
 	Locale   string            // default C
 	HBA      []string          // lines of pg_hba.conf instead of trust for everybody
 	TLS      bool              // offer TLS with generated certificates: see Server.TLS
-	Debian   bool              // the binaries in /usr/lib/postgresql, which have pg_resetwal and more
+	Debian   bool              // the newest in /usr/lib/postgresql, which has pg_resetwal and more; not Version
 	Fresh    bool              // run initdb instead of copying a cluster: a system identifier of its own
 }
 
@@ -98,10 +98,14 @@ func New(t testing.TB, opt Options) *Server {
 
 // Start starts a server. The context bounds the start only; Close ends it.
 func Start(ctx context.Context, opt Options) (s *Server, err error) {
-	if opt.Version == "" {
+	switch {
+	case opt.Debian: // whatever this machine has
+		if opt.Version, err = debianVersion(); err != nil {
+			return nil, fmt.Errorf("start postgres: %w", err)
+		}
+	case opt.Version == "" && os.Getenv("TAILER_PG") != "":
 		opt.Version = os.Getenv("TAILER_PG")
-	}
-	if opt.Version == "" {
+	case opt.Version == "":
 		opt.Version = DefaultVersion
 	}
 	s = &Server{opt: opt}

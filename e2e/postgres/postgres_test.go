@@ -70,6 +70,24 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// Debian's server brings the programs that the others lack, and they run as
+// the server's user.
+func TestDebian(t *testing.T) {
+	s := postgres.New(t, postgres.Options{Debian: true})
+	if err := s.Stop("fast"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.Command(t.Context(), "pg_resetwal", "-l", "000000010000000100000000", s.DataDir()).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := s.StartAgain(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Query1(t, "SELECT pg_current_wal_lsn() > '1/0'"); got != "t" {
+		t.Errorf("beyond 4 GiB of WAL: %s", got)
+	}
+}
+
 func TestTLS(t *testing.T) {
 	s := postgres.New(t, postgres.Options{TLS: true, HBA: []string{"local all all trust", "hostssl all all 127.0.0.1/32 cert"}})
 	files := s.TLS()
