@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tailer-relay/tailer/replication"
 )
 
 func TestUsageErrors(t *testing.T) {
@@ -80,6 +85,28 @@ func TestCompletion(t *testing.T) {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%q: %v: no %s in %s", line, err, want, out)
 		}
+	}
+}
+
+func TestDatabaseErrors(t *testing.T) {
+	for _, c := range []struct {
+		err        error
+		code       int
+		text, hint string
+	}{
+		{&replication.Error{Op: "check", Object: `slot "s"`, Class: replication.Gap, Hint: "h", Err: errors.New("it is lost")}, exitGap, `check slot "s": it is lost`, "h"},
+		{&replication.Error{Op: "parse", Class: replication.Usage, Err: errors.New("x")}, exitUsage, "parse: x", ""},
+		{fmt.Errorf("look: %w", &pgconn.PgError{Code: "57P03", Message: "starting up"}), exitRetry, "look: : starting up (SQLSTATE 57P03)", ""},
+		{fmt.Errorf("look: %w", context.Canceled), exitRetry, "interrupted: look: context canceled", ""},
+		{&exitError{code: exitGap, err: errors.New("known")}, exitGap, "known", ""},
+	} {
+		var e *exitError
+		if err := databaseError(c.err); !errors.As(err, &e) || e.code != c.code || e.Error() != c.text || (c.hint != "" && e.hint != c.hint) {
+			t.Errorf("%v: %+v", c.err, e)
+		}
+	}
+	if databaseError(nil) != nil {
+		t.Error("an error out of none")
 	}
 }
 

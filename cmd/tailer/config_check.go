@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net"
 	"net/url"
@@ -212,79 +210,6 @@ func checkBroker(b string) error {
 	return nil
 }
 
-func (l *loader) checkTopics() {
-	c := l.cfg
-	if err := checkTemplate(c.Routing.Topic, c.Outbox.Roles); err != nil {
-		l.problem("routing.topic", "routing.topic: %s", err)
-	}
-	name := func(path, topic string) {
-		if topic == "" {
-			return
-		}
-		if err := checkTopic(topic); err != nil {
-			l.problem(path, "%s: %s", path, err)
-		}
-	}
-	name("routing.default", c.Routing.Default)
-	if c.DLQ.Topic == "" {
-		l.problem("dlq.topic", "dlq.topic is empty: dead letters need a topic")
-	}
-	name("dlq.topic", c.DLQ.Topic)
-	for _, typ := range slices.Sorted(maps.Keys(c.Schema.Types)) {
-		name("schema.types."+typ+".topic", c.Schema.Types[typ].Topic)
-	}
-}
-
-var (
-	topicName    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
-	topicLetters = regexp.MustCompile(`^[A-Za-z0-9._-]*$`)
-)
-
-func checkTopic(name string) error {
-	if !topicName.MatchString(name) || name == "." || name == ".." {
-		return fmt.Errorf("Kafka has no topic %q: 1 to 249 letters, digits, dots, dashes and underscores", name)
-	}
-	return nil
-}
-
-// checkTemplate finds what can be wrong before the first event.
-func checkTemplate(template string, mapped map[string]string) error {
-	if template == "" {
-		return fmt.Errorf("empty")
-	}
-	rest := template
-	for rest != "" {
-		i := strings.IndexAny(rest, "{}")
-		literal := rest
-		if i >= 0 {
-			literal = rest[:i]
-		}
-		if !topicLetters.MatchString(literal) {
-			return fmt.Errorf("%q in %q cannot be part of a topic's name", literal, template)
-		}
-		if i < 0 {
-			return nil
-		}
-		end := strings.IndexByte(rest[i:], '}')
-		if rest[i] == '}' || end < 0 {
-			return fmt.Errorf("%q has an unpaired brace", template)
-		}
-		name := rest[i+1 : i+end]
-		rest = rest[i+end+1:]
-		if slices.Contains([]string{"domain", "event", "version", "type"}, name) {
-			continue
-		}
-		if !slices.Contains(roles, name) {
-			known := append([]string{"domain", "event", "version", "type"}, roles...)
-			return fmt.Errorf("no placeholder {%s}, the nearest is {%s}", name, nearest(name, known))
-		}
-		if mapped[name] == "" {
-			return fmt.Errorf("{%s} needs outbox.columns.%s", name, name)
-		}
-	}
-	return nil
-}
-
 func (l *loader) checkSchema(s scope) {
 	c := &l.cfg.Schema
 	reg := &c.Registry
@@ -352,51 +277,4 @@ func (l *loader) checkHTTP() {
 		}
 	}
 	l.problem("http.listen", "http.listen: %q is not host:port", listen)
-}
-
-// dsnReason gives the parser's reason, as much of it as has no piece of the
-// password: a connection string that cannot be parsed is quoted in unexpected places.
-func dsnReason(dsn string, err error) string {
-	// A file that cannot be read: the string itself was understood.
-	if file := (*fs.PathError)(nil); errors.As(err, &file) {
-		return ": " + file.Error()
-	}
-	secrets := dsnSecrets(dsn)
-	// The outermost error quotes the whole string.
-	for err = errors.Unwrap(err); err != nil; err = errors.Unwrap(err) {
-		if !leaks(err.Error(), secrets) {
-			return ": " + err.Error()
-		}
-	}
-	return ""
-}
-
-// leaks tells whether three letters in a row of a secret are in the text.
-func leaks(text string, secrets []string) bool {
-	for _, secret := range secrets {
-		for i := 0; i == 0 || i+3 <= len(secret); i++ {
-			if piece := secret[i:min(i+3, len(secret))]; piece != "" && strings.Contains(text, piece) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// dsnSecrets returns, generously, what could be a password in a string that
-// may not parse.
-func dsnSecrets(dsn string) []string {
-	var out []string
-	if i := strings.Index(dsn, "://"); i >= 0 {
-		rest := dsn[i+3:]
-		if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-			if _, password, ok := strings.Cut(rest[:at], ":"); ok {
-				out = append(out, password)
-			}
-		}
-	}
-	if _, password, ok := strings.Cut(dsn, "password"); ok {
-		out = append(out, strings.TrimLeft(password, " ='"))
-	}
-	return out
 }

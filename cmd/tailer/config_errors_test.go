@@ -126,10 +126,10 @@ func TestConfigErrors(t *testing.T) {
 		{name: "brace", yaml: "routing:\n  topic: 'a.{domain'\n", want: []string{`tailer.yaml:5: routing.topic: "a.{domain" has an unpaired brace`}},
 		{name: "closing brace", yaml: "routing:\n  topic: 'a}'\n", want: []string{`tailer.yaml:5: routing.topic: "a}" has an unpaired brace`}},
 		{name: "letter", yaml: "routing:\n  topic: 'a/{domain}'\n", want: []string{`tailer.yaml:5: routing.topic: "a/" in "a/{domain}" cannot be part of a topic's name`}},
-		{name: "default topic", yaml: "routing:\n  default: 'a b'\n", want: []string{`tailer.yaml:5: routing.default: Kafka has no topic "a b": 1 to 249 letters, digits, dots, dashes and underscores`}},
-		{name: "dead letter topic", yaml: "dlq:\n  topic: ..\n", want: []string{`tailer.yaml:5: dlq.topic: Kafka has no topic "..": 1 to 249 letters, digits, dots, dashes and underscores`}},
+		{name: "default topic", yaml: "routing:\n  default: 'a b'\n", want: []string{`tailer.yaml:5: routing.default: "a b" is no topic's name: 1 to 249 letters, digits, dots, dashes and underscores`}},
+		{name: "dead letter topic", yaml: "dlq:\n  topic: ..\n", want: []string{`tailer.yaml:5: dlq.topic: ".." is no topic's name: 1 to 249 letters, digits, dots, dashes and underscores`}},
 		{name: "no dead letter topic", yaml: "dlq:\n  topic: ''\n", want: []string{"tailer.yaml:5: dlq.topic is empty: dead letters need a topic"}},
-		{name: "topic of a type", env: []string{"TAILER_SCHEMA_TYPES", "{t: {topic: 'a b'}}"}, want: []string{`TAILER_SCHEMA_TYPES: schema.types.t.topic: Kafka has no topic "a b": 1 to 249 letters, digits, dots, dashes and underscores`}},
+		{name: "topic of a type", env: []string{"TAILER_SCHEMA_TYPES", "{t: {topic: 'a b'}}"}, want: []string{`TAILER_SCHEMA_TYPES: schema.types.t.topic: "a b" is no topic's name: 1 to 249 letters, digits, dots, dashes and underscores`}},
 
 		// Schemas.
 		{name: "registry url", env: []string{"TAILER_SCHEMA_REGISTRY_URL", "registry:8081"}, want: []string{"TAILER_SCHEMA_REGISTRY_URL: schema.registry.url wants an http or https address"}},
@@ -185,7 +185,7 @@ func TestConfigFilesThatAreNotOne(t *testing.T) {
 		{"types as text", "schema: {types: a}\n", `tailer.yaml:1: schema.types wants a mapping, not the text "a"`},
 		{"type as text", "schema:\n  types:\n    a: b\n", `tailer.yaml:3: schema.types.a wants a mapping with file, subject or topic, not the text "b"`},
 		{"unknown key of a type", "schema:\n  types:\n    a.b:\n      topik: b\n", "tailer.yaml:4: unknown key schema.types.a.b.topik, the nearest is schema.types.a.b.topic"},
-		{"topic of a type", "schema:\n  types:\n    a.b:\n      topic: 'b c'\n", `tailer.yaml:4: schema.types.a.b.topic: Kafka has no topic "b c": 1 to 249 letters, digits, dots, dashes and underscores`},
+		{"topic of a type", "schema:\n  types:\n    a.b:\n      topic: 'b c'\n", `tailer.yaml:4: schema.types.a.b.topic: "b c" is no topic's name: 1 to 249 letters, digits, dots, dashes and underscores`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inDir(t, c.yaml)

@@ -40,15 +40,15 @@ func databaseError(err error) error {
 	if e := (*exitError)(nil); errors.As(err, &e) {
 		return err
 	}
+	if errors.Is(err, context.Canceled) {
+		return &exitError{code: exitRetry, err: fmt.Errorf("interrupted: %w", err)}
+	}
 	code := exitRetry
 	switch replication.Classify(err) {
 	case replication.Usage:
 		code = exitUsage
 	case replication.Gap:
 		code = exitGap
-	}
-	if errors.Is(err, context.Canceled) {
-		code = exitRetry
 	}
 	return &exitError{code: code, err: err, hint: replication.HintOf(err)}
 }

@@ -26,7 +26,7 @@ func newLogger(w io.Writer, cfg LogConfig) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	_, noColor := os.LookupEnv("NO_COLOR")
-	return slog.New(tint.NewHandler(w, &tint.Options{
+	return slog.New(tint.NewTextHandler(w, &tint.Options{
 		Level: level, TimeFormat: time.TimeOnly, NoColor: noColor, ReplaceAttr: readable,
 	}))
 }
