@@ -37,6 +37,10 @@ func TestCache(t *testing.T) {
 	if _, ok := other.schema(7); ok {
 		t.Error("another registry's id is taken")
 	}
+	other.keepSchema(schemaEntry{ID: 7, Text: `"long"`})
+	if e, ok := c.schema(7); !ok || e.Text != `"int"` {
+		t.Errorf("another registry's id took the place of ours: %+v", e)
+	}
 	if e, ok := c.schema(8); ok {
 		t.Errorf("found what was never kept: %+v", e)
 	}
@@ -50,7 +54,7 @@ func TestCache(t *testing.T) {
 		t.Errorf("warned of nothing: %s", log.String())
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 4 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, f := range files {

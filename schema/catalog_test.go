@@ -94,7 +94,8 @@ func TestFolderAsksTheRegistryOnce(t *testing.T) {
 	f.seed("unregistered", 1, 3, idSchema("another text"))
 	cfg := Config{Dir: dir, Registry: patient(f.url), Encoding: Confluent, CacheDir: t.TempDir()}
 	var log lines
-	c := openCatalog(t, cfg, newClock().still(), log.logger())
+	cl := newClock()
+	c := openCatalog(t, cfg, cl.still(), log.logger())
 	if n := f.asked(); n != 3 {
 		t.Errorf("%d requests at the start: %v", n, f.askedFor())
 	}
@@ -108,11 +109,20 @@ func TestFolderAsksTheRegistryOnce(t *testing.T) {
 	encode(t, c, "a", `{"id":1}`)
 	// The next start asks for what it has not seen, and nothing else.
 	asked := f.asked()
-	c = openCatalog(t, cfg, newClock().still(), nil)
+	c = openCatalog(t, cfg, cl.still(), nil)
 	encode(t, c, "a", `{"id":1}`)
 	encode(t, c, "b", `{"id":1}`)
 	if got := f.askedFor()[asked:]; len(got) != 1 || !strings.Contains(got[0], "unregistered") {
 		t.Errorf("asked for %v", got)
+	}
+	// A text registered later is found within 30 s.
+	f.seed("unregistered", 2, 4, idSchema("u"))
+	if missing, _ := refusal(t, c, "unregistered"); missing == nil {
+		t.Error("asked too soon")
+	}
+	cl.advance(30 * time.Second)
+	if got := encode(t, c, "unregistered", `{"id":1}`); got[4] != 4 {
+		t.Errorf("%q", got)
 	}
 	// Encodings that do not name the schema need no registry.
 	asked = f.asked()
@@ -148,6 +158,12 @@ func TestHeaderEncodingNeedsGUIDs(t *testing.T) {
 	e, err := c.Encoder(t.Context(), []byte("a"))
 	if want := "01" + strings.ReplaceAll(stored.GUID, "-", ""); err != nil || hex.EncodeToString(e.SchemaHeader()) != want {
 		t.Errorf("header %x, want %s (%v)", e.SchemaHeader(), want, err)
+	}
+
+	// That answer took the place of the old one: it does without the registry.
+	f.setFault(answer(503, ""))
+	if got := encode(t, openCatalog(t, cfg, cl.still(), nil), "a", `{"id":1}`); got != "\x02" {
+		t.Errorf("from the cache: %q", got)
 	}
 
 	// The same with a folder.
@@ -241,10 +257,11 @@ func TestNewer(t *testing.T) {
 	if again := c.Newer(t.Context(), typ, old); again != e {
 		t.Error("another goroutine's old encoder is not replaced")
 	}
+	cl.advance(2 * time.Second)
 	if c.Newer(t.Context(), typ, e) != nil {
 		t.Error("newer than the newest")
 	}
-	if n := f.asked() - asked; n != 1 {
+	if n := f.asked() - asked; n != 2 {
 		t.Errorf("%d requests", n)
 	}
 	// Silence counts as no, and is not waited for again at once.
@@ -258,7 +275,7 @@ func TestNewer(t *testing.T) {
 	cl.advance(5 * time.Second)
 	c.Newer(t.Context(), typ, e)
 	c.Newer(t.Context(), typ, e)
-	if n := f.asked() - asked; n != 2 {
+	if n := f.asked() - asked; n != 3 {
 		t.Errorf("%d requests", n)
 	}
 	if c.Newer(t.Context(), []byte("never seen"), e) != nil {

@@ -213,6 +213,9 @@ const maxScratch = 4 << 20
 // empty is what every empty value points to: not nil, since nil is NULL.
 var empty = []byte{}
 
+// emptyObject is an hstore without a pair, whose text is empty.
+var emptyObject = []byte("{}")
+
 // render gives one column's value, from the frame where its text stands as it
 // is, else from scratch. A value rendered earlier stays valid when scratch
 // moves: its slice keeps the old array.
@@ -222,6 +225,9 @@ func (r *Row) render(cols []decoder.Column, c cell) []byte {
 	}
 	text := cols[c.index].Data
 	if len(text) == 0 {
+		if c.format == formatHstore {
+			return emptyObject
+		}
 		return empty
 	}
 	switch c.format {

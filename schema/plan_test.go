@@ -209,6 +209,8 @@ func TestRowRendersByType(t *testing.T) {
 		{"bytea key", Mapping{Key: "c"}, column("c", pgtype.ByteaOID), `\x00ff`, `\x00ff`, func(r *Row) []byte { return r.Key }},
 		{"json payload", Mapping{Payload: "c"}, column("c", pgtype.JSONOID), `{ "a" : 1 }`, `{ "a" : 1 }`, func(r *Row) []byte { return r.Payload }},
 		{"hstore headers", Mapping{Headers: "c"}, column("c", domainOID), `"a"=>"1"`, `{"a":"1"}`, func(r *Row) []byte { return r.Headers }},
+		{"empty hstore headers", Mapping{Headers: "c"}, column("c", domainOID), "", "{}", func(r *Row) []byte { return r.Headers }},
+		{"empty text headers", Mapping{Headers: "c"}, column("c", pgtype.TextOID), "", "", func(r *Row) []byte { return r.Headers }},
 		{"jsonb domain headers", Mapping{Headers: "c"}, column("c", domainOID), `{"a": 1}`, `{"a": 1}`, func(r *Row) []byte { return r.Headers }},
 		{"jsonb headers", Mapping{Headers: "c"}, column("c", pgtype.JSONBOID), `"a"`, `"a"`, func(r *Row) []byte { return r.Headers }},
 		{"enum", header, column("c", domainOID), "placed", "placed", headers},

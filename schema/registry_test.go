@@ -80,6 +80,9 @@ func TestCase_L17_RegistryTroubleIsNeverMissing(t *testing.T) {
 			if got := encode(t, cat, "a", `{"id":1}`); got != "\x00\x00\x00\x00\x07\x02" {
 				t.Errorf("%q", got)
 			}
+			if len(cat.waiting) != 0 {
+				t.Errorf("a type that was found is still waited for: %v", cat.waiting)
+			}
 		})
 	}
 	t.Run("refused connection", func(t *testing.T) {
