@@ -207,26 +207,3 @@ func FuzzStampText(f *testing.F) {
 		}
 	})
 }
-
-func TestHstore(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{`"a"=>"1"`, `{"a":"1"}`},
-		{`"a"=>"1", "b"=>NULL`, `{"a":"1","b":null}`},
-		{`"k\"\\"=>"=>, "`, `{"k\"\\":"=>, "}`},
-		{"\"a\"=>\"l\nö\x01\"", `{"a":"l\u000aö\u0001"}`},
-		{`{"a": "1"}`, ""},
-		{`"just text"`, ""},
-		{`"a"=>1`, ""},
-		{`"a"=>"1",`, ""},
-		{`"a"=>"1" `, ""},
-		{`"a"=>"1`, ""},
-		{`"a`, ""},
-		{`"a\`, ""},
-		{`null`, ""},
-	} {
-		got, ok := appendHstoreJSON(nil, []byte(c.text))
-		if ok != (c.want != "") || string(got) != c.want {
-			t.Errorf("%q: got %q, %v; want %q", c.text, got, ok, c.want)
-		}
-	}
-}
