@@ -35,9 +35,9 @@ const (
 // starts, and then wants everything in order, and repeats only of what the
 // guarantee names.
 //
-// Seen red with: a relay that confirms a batch before it is published (events
-// lost, and O2); one that sends its status every 3 s (repeats outside the
-// window); one that shuffles a batch (order).
+// Seen red with: a relay that confirms a batch before it is published (O2); one
+// that sends its status every 3 s (repeats outside the window); one that turns
+// a batch around (order).
 func KillRounds(t testing.TB, env Env, opt KillOptions) {
 	if opt.Seed == 0 {
 		opt.Seed = rand.Uint64()
