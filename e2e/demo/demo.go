@@ -1,0 +1,462 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"text/template"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+
+	"github.com/tailer-relay/tailer/e2e/host"
+	"github.com/tailer-relay/tailer/e2e/kafka"
+	"github.com/tailer-relay/tailer/e2e/postgres"
+)
+
+//go:embed schemas/*.avsc
+var schemas embed.FS
+
+// topics are made by whoever runs the broker, as in most places.
+var topics = map[string]int32{"order": 3, "stock": 3, deadLetters: 1}
+
+const deadLetters = "shop.dlq"
+
+var configuration = template.Must(template.New("").Parse(`postgres:
+  dsn: {{.DSN}}
+outbox:
+  table: public.outbox
+kafka:
+  brokers: [{{.Broker}}]
+schema:
+  dir: schemas
+  encoding: confluent
+  registry: {url: "{{.Registry}}"}
+record:
+  profile: cloudevents
+dlq:
+  topic: {{.DLQ}}
+http:
+  listen: {{.Listen}}
+log:
+  format: text
+`))
+
+// stage is what the demo plays on. Its parts are built in the order of the
+// fields; close ends what there is, the last first.
+type stage struct {
+	screen *screen
+	run    *host.Run
+	relay  *relay
+	server *postgres.Server
+	broker *kafka.Fake
+	schema *srfake.Registry
+
+	closers []func() error
+}
+
+func (st *stage) onClose(f func() error) { st.closers = append(st.closers, f) }
+
+func (st *stage) close() error {
+	var errs []error
+	for i := len(st.closers) - 1; i >= 0; i-- {
+		errs = append(errs, st.closers[i]())
+	}
+	st.closers = nil
+	return errors.Join(errs...)
+}
+
+// run is the whole play.
+func run(ctx, hurry context.Context, opt options, s *screen, began time.Time) (err error) {
+	st := &stage{screen: s}
+	defer func() {
+		if closeErr := st.close(); closeErr != nil {
+			err = errors.Join(err, fmt.Errorf("clean up: %w", closeErr))
+		}
+	}()
+	s.line(part{strong, "tailer"}, part{plain, ": an order service's outbox in Postgres, relayed to Kafka. Ctrl-C ends it."})
+	s.line()
+	if err := st.setUp(ctx, opt); err != nil {
+		return err
+	}
+	return st.play(ctx, hurry, opt, began)
+}
+
+// setUp starts and makes everything, each step with its name and time.
+func (st *stage) setUp(ctx context.Context, opt options) (err error) {
+	s := st.screen
+	if st.run, err = host.NewRun("demo"); err != nil {
+		return err
+	}
+	st.onClose(func() error { err := st.run.Close(); host.Tidy(); return err })
+	port, err := host.NewPort()
+	if err != nil {
+		return err
+	}
+	st.onClose(func() error { port.Release(); return nil })
+	st.relay = &relay{binary: opt.tailer, dir: st.run.Dir, run: st.run, listen: fmt.Sprintf("127.0.0.1:%d", port.Number),
+		log: &relayLog{screen: s, verbose: opt.verbose}}
+
+	if opt.tailer == "" {
+		step := s.start("build tailer", "the first time it compiles everything")
+		st.relay.binary, err = build(ctx, st.run.Dir)
+		if step.end(err, "go build ./cmd/tailer") != nil {
+			return err
+		}
+	} else if st.relay.binary, err = filepath.Abs(opt.tailer); err != nil {
+		return err
+	}
+
+	step := s.start("start Postgres", "the first time it is downloaded")
+	// Durable, as it would be in earnest: the order service waits for the disk.
+	if st.server, err = startPostgres(ctx, postgres.Options{Fsync: true}); err == nil {
+		st.onClose(st.server.Close)
+		err = st.createShop(ctx)
+	}
+	if err != nil {
+		return step.end(st.stopped(ctx, err), "")
+	}
+	step.done("version %s at %s, wal_level = logical", st.server.Version(), st.server.Addr())
+
+	step = s.start("start broker and registry", "")
+	if st.broker, err = kafka.StartFake(kafka.FakeOptions{Topics: topics}); err != nil {
+		return step.end(err, "")
+	}
+	st.onClose(func() error { st.broker.Close(); return nil })
+	st.schema = srfake.New()
+	st.onClose(func() error { st.schema.Close(); return nil })
+	step.done("kfake at %s, srfake at %s", st.broker.Addrs()[0], strings.TrimPrefix(st.schema.URL(), "http://"))
+
+	step = s.start("register schemas", "")
+	names, err := st.writeSchemas()
+	if step.end(err, "%s", strings.Join(names, ", ")) != nil {
+		return err
+	}
+	if err := st.writeConfiguration(); err != nil {
+		return err
+	}
+
+	step = s.start("tailer init --apply", "waits for older transactions")
+	out, err := st.relay.command(ctx, "init", "--apply")
+	if step.end(err, "%s", strings.Join(madeBy(out), ", ")) != nil {
+		return err
+	}
+	if opt.verbose {
+		for line := range strings.Lines(strings.TrimSpace(out)) {
+			s.line(part{faint, "    " + strings.TrimRight(line, "\n")})
+		}
+	}
+	return nil
+}
+
+// startPostgres does not wait for a download that hangs once it is told to
+// stop: what is left of that lies in the cache, where the next one removes it.
+func startPostgres(ctx context.Context, opt postgres.Options) (*postgres.Server, error) {
+	type result struct {
+		server *postgres.Server
+		err    error
+	}
+	started := make(chan result, 1)
+	go func() {
+		server, err := postgres.Start(ctx, opt)
+		started <- result{server, err}
+	}()
+	var overdue <-chan time.Time
+	stop := ctx.Done()
+	for {
+		select {
+		case r := <-started:
+			return r.server, r.err
+		case <-stop:
+			stop, overdue = nil, time.After(3*time.Second)
+		case <-overdue:
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// stopped tells a wish to stop from the errors that it causes.
+func (st *stage) stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// createShop makes the order service's database.
+func (st *stage) createShop(ctx context.Context) error {
+	for _, do := range []struct{ database, sql string }{{"postgres", "CREATE DATABASE shop"}, {"shop", tables}} {
+		conn, err := pgx.Connect(ctx, st.server.DSN(do.database))
+		if err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, do.sql)
+		if err := errors.Join(err, conn.Close(ctx)); err != nil {
+			return fmt.Errorf("create the shop: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeSchemas writes the relay's schema folder and registers what is in it,
+// which in earnest is the work of a build pipeline.
+func (st *stage) writeSchemas() ([]string, error) {
+	dir := filepath.Join(st.run.Dir, "schemas")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	files, err := fs.Glob(schemas, "schemas/*.avsc")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, file := range files {
+		text, err := schemas.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		name := filepath.Base(file)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return nil, err
+		}
+		subject := strings.TrimSuffix(name, ".avsc")
+		if _, _, err := st.schema.RegisterSchema(subject, sr.Schema{Schema: string(text)}); err != nil {
+			return nil, fmt.Errorf("register %s: %w", subject, err)
+		}
+		names = append(names, subject)
+	}
+	return names, nil
+}
+
+// writeConfiguration writes tailer.yaml and shows it.
+func (st *stage) writeConfiguration() error {
+	var text strings.Builder
+	err := configuration.Execute(&text, map[string]string{
+		"DSN": st.server.DSN("shop"), "Broker": st.broker.Addrs()[0], "Registry": st.schema.URL(),
+		"DLQ": deadLetters, "Listen": st.relay.listen,
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(st.run.Dir, "tailer.yaml"), []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	st.screen.line()
+	st.screen.line(part{strong, "  tailer.yaml"}, part{faint, "  in " + st.run.Dir})
+	for line := range strings.Lines(text.String()) {
+		st.screen.line(part{faint, "  │ "}, part{plain, strings.TrimRight(line, "\n")})
+	}
+	st.screen.line()
+	return nil
+}
+
+// madeBy lists what init says that it made.
+func madeBy(out string) []string {
+	var made []string
+	for line := range strings.Lines(out) {
+		what, found := strings.CutPrefix(strings.TrimSpace(line), "-- ")
+		if found && !strings.Contains(what, "skipped") {
+			made = append(made, strings.ReplaceAll(what, `"`, ""))
+		}
+	}
+	return made
+}
+
+// play starts the relay, the consumer and the order service, and ends them in
+// the order in which nothing can be missed.
+func (st *stage) play(ctx, hurry context.Context, opt options, began time.Time) error {
+	s := st.screen
+	books := newLedger()
+
+	names := make([]string, 0, len(topics))
+	for name := range topics {
+		names = append(names, name)
+	}
+	reader, err := newConsumer(st.broker.Addrs(), names, st.schema.URL(), books, s)
+	if err != nil {
+		return err
+	}
+	consumed := newWorker(reader.run)
+	st.onClose(func() error { err := consumed.end(); reader.client.Close(); return err })
+
+	step := s.start("tailer run", "")
+	st.onClose(func() error { st.relay.kill(); return nil })
+	err = st.relay.start(ctx)
+	if step.end(st.stopped(ctx, err), "streaming; http://%s/metrics", st.relay.listen) != nil {
+		return st.stopped(ctx, err)
+	}
+
+	conn, err := pgx.Connect(ctx, st.server.DSN("shop"))
+	if err != nil {
+		return st.stopped(ctx, err)
+	}
+	st.onClose(func() error { return conn.Close(context.Background()) })
+	s.line()
+	s.line(part{strong, fmt.Sprintf("  %-18s%-12s%-14s%9s   %s", "type", "key", "partition", "latency", "decoded")})
+	service := &shop{conn: conn, ledger: books, rate: opt.rate}
+	served := newWorker(service.run)
+	st.onClose(served.end)
+
+	sinceStart, why, err := st.watch(ctx, opt, reader, consumed, served, began)
+	if err != nil {
+		return err
+	}
+
+	if err := served.end(); err != nil {
+		return err
+	}
+	caughtUp := func() bool { return books.missing() == 0 }
+	waitUntil(hurry, 200*time.Millisecond, caughtUp) // so that the last events stand above
+	s.line()
+	step = s.start("stop the order service", "the consumer is behind")
+	waitUntil(hurry, 10*time.Second, caughtUp)
+	step.done("%s; the consumer is %s behind", why, plural(books.missing(), "event"))
+
+	step = s.start("stop the relay", "drains for at most 8 s")
+	if err := st.relay.stop(hurry); err == nil {
+		behind, err := st.behind(conn)
+		if step.end(err, "drained, exit 0; %d bytes of WAL unconfirmed", behind) != nil {
+			return err
+		}
+	} else { // the account is worth the more
+		step.finish(bad, "failed")
+		books.problem("%v", err)
+	}
+	// Whatever the relay wrote last counts too, above all a repeat.
+	written, err := st.written(hurry)
+	if err != nil {
+		return err
+	}
+	if !waitUntil(hurry, 10*time.Second, func() bool { return reader.records.Load() >= written }) {
+		books.problem("the topics hold %d records, the consumer took %d", written, reader.records.Load())
+	}
+	if err := consumed.end(); err != nil {
+		return err
+	}
+
+	sum := books.total()
+	s.line()
+	s.line(part{plain, fmt.Sprintf("  %s committed, %d rolled back and not published", plural(sum.committed, "transaction"), sum.rolledBack)})
+	s.line(part{plain, fmt.Sprintf("  %s, each in commit order", plural(sum.keys, "key"))})
+	if sinceStart > 0 {
+		s.line(part{plain, fmt.Sprintf("  first event %.1f s after the start", sinceStart.Seconds())})
+	}
+	if sum.early > 0 {
+		s.line(part{plain, fmt.Sprintf("  %s read before COMMIT had returned to the order service: counted as 0.0 ms", plural(sum.early, "event"))})
+	}
+	for _, p := range sum.problems {
+		for line := range strings.Lines(p) {
+			s.line(part{bad, "  " + strings.TrimRight(line, "\n")})
+		}
+	}
+	// Before the last line, so that it is the last whatever happens.
+	if err := errors.Join(sum.err(), st.close()); err != nil {
+		s.line(part{bad, "  " + err.Error()})
+		s.line(part{bad, sum.String()})
+		return errFailed
+	}
+	s.line(part{strong, sum.String()})
+	return nil
+}
+
+// errFailed is a failure whose words have been said.
+var errFailed = errors.New("failed")
+
+// watch waits for the reason to end, and for the first event within a while.
+// It returns how long after the demo's start that event came, 0 for none.
+func (st *stage) watch(ctx context.Context, opt options, reader *consumer, consumed, served *worker, began time.Time) (first time.Duration, why string, err error) {
+	var end <-chan time.Time
+	if opt.duration > 0 {
+		end = time.After(opt.duration)
+	}
+	patience := time.After(30 * time.Second)
+	arrived := reader.first
+	for {
+		select {
+		case <-ctx.Done():
+			return first, "as told", nil
+		case <-end:
+			return first, "after " + opt.duration.String(), nil
+		case <-arrived:
+			first, arrived, patience = time.Since(began), nil, nil
+		case <-patience:
+			return 0, "", st.relay.failed("no event reached the consumer", errors.New("30 s have passed"))
+		case <-st.relay.done:
+			return 0, "", st.relay.failed("tailer run ended by itself", fmt.Errorf("%v", st.relay.cmd.ProcessState))
+		case <-consumed.done:
+			return 0, "", fmt.Errorf("the consumer ended: %w", consumed.err)
+		case <-served.done:
+			return 0, "", served.err
+		}
+	}
+}
+
+// behind is how much of the WAL the relay's slot has not confirmed.
+func (st *stage) behind(conn *pgx.Conn) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err = conn.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint FROM pg_replication_slots WHERE slot_name = 'tailer'").Scan(&n)
+	return max(0, n), err
+}
+
+// written is how many records the broker has in all topics.
+func (st *stage) written(ctx context.Context) (int64, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(st.broker.Addrs()...))
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the ends of the topics: %w", err)
+	}
+	var n int64
+	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	return n, ends.Error()
+}
+
+// waitUntil looks for a condition again and again, at most for limit.
+func waitUntil(hurry context.Context, limit time.Duration, is func() bool) bool {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline) && hurry.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		if is() {
+			return true
+		}
+	}
+	return is()
+}
+
+// worker is a goroutine that its owner ends and waits for.
+type worker struct {
+	done chan struct{} // closed when it has ended
+	err  error         // why; read after done
+	stop context.CancelFunc
+	once sync.Once
+}
+
+func newWorker(f func(context.Context) error) *worker {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &worker{done: make(chan struct{}), stop: cancel}
+	go func() {
+		w.err = f(ctx)
+		close(w.done)
+	}()
+	return w
+}
+
+// end ends the worker and returns its error, the first time.
+func (w *worker) end() (err error) {
+	w.stop()
+	<-w.done
+	w.once.Do(func() { err = w.err })
+	return err
+}
