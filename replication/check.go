@@ -15,10 +15,9 @@ import (
 // serverFacts decide what can be streamed at all.
 type serverFacts struct {
 	version    int
+	database   string
 	walLevel   string
 	inRecovery bool
-	flushed    pglogrepl.LSN // the server's position, by IDENTIFY_SYSTEM
-	database   string
 }
 
 func checkServer(f serverFacts) error {
@@ -69,12 +68,19 @@ func checkSlot(cfg Config, f serverFacts, s SlotState) error {
 	case s.ConfirmedFlush == 0:
 		return fault(Gap, "drop it and create it again: SELECT pg_drop_replication_slot('"+cfg.Slot+"'); then tailer init --apply",
 			"it has no confirmed position: its creation never finished")
-	case s.ConfirmedFlush > f.flushed:
-		// The server would begin at the slot's position and skip all before it.
-		return fault(Gap, "this server is not the one the slot's position comes from: it was restored or reset; a person must decide what is missing",
-			"its position %s is ahead of the server's, %s", s.ConfirmedFlush, f.flushed)
 	}
 	return nil
+}
+
+// checkPosition refuses to start behind the end of the server's WAL: the server
+// would take the position and skip whatever it writes up to there.
+func checkPosition(cfg Config, start, flushed pglogrepl.LSN) error {
+	if start <= flushed {
+		return nil
+	}
+	return &Error{Op: "check", Object: quoted("slot", cfg.Slot), Class: Gap,
+		Err:  fmt.Errorf("its position %s is ahead of the server's, %s", start, flushed),
+		Hint: "this server is not the one the position comes from: it was restored or reset; a person must decide what is missing"}
 }
 
 func checkPublication(cfg Config, p PublicationState) error {

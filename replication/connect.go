@@ -43,8 +43,8 @@ func Connect(ctx context.Context, cfg Config) (*pgx.Conn, error) {
 	return conn, err
 }
 
-// dial opens a connection for queries, or for replication, in which only the
-// simple protocol works. The socket is nil where reads cannot be batched.
+// dial opens a connection for queries, or one for replication commands only.
+// The socket is nil where reads cannot be batched.
 func dial(ctx context.Context, cfg Config, replication bool) (*pgx.Conn, *backlogConn, error) {
 	pc, err := pgx.ParseConfig(cfg.DSN)
 	if err != nil {
@@ -71,7 +71,6 @@ func dial(ctx context.Context, cfg Config, replication bool) (*pgx.Conn, *backlo
 	if replication {
 		pc.RuntimeParams["replication"] = "database"
 		pc.RuntimeParams["search_path"] = "pg_catalog" // names that a value prints are always qualified
-		pc.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 		inner := pc.DialFunc
 		pc.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			// Of several addresses the one dialled last is the one that is used.

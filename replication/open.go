@@ -19,105 +19,159 @@ var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
 // Open connects, checks slot and publication, and starts streaming where the
 // slot stands. ctx bounds only the opening. The Stream must be closed.
+//
+// All queries go over a connection of their own. On the one that streams they
+// would lose events: the walsender decodes with the catalogue caches that they
+// filled, finds a publication there that did not exist at that point of the
+// WAL, and skips the row without the error that it owes.
 func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Stream, error) {
+	s, err := openStream(ctx, cfg, log)
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err() // the reason of the broken read, not the read
+	}
+	return s, err
+}
+
+func openStream(ctx context.Context, cfg Config, log *slog.Logger) (*Stream, error) {
 	if !slotName.MatchString(cfg.Slot) {
 		return nil, &Error{Op: "check", Object: quoted("slot", cfg.Slot), Class: Usage,
 			Err:  errors.New("not a name that Postgres allows for a slot"),
 			Hint: "set postgres.slot to lower-case letters, digits and underscores, 63 at most"}
 	}
-	conn, socket, err := dial(ctx, cfg, true)
+	queries, err := Connect(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	defer closeQuietly(queries)
 	s := &Stream{
-		cfg: cfg, log: log, socket: socket, born: time.Now(),
+		cfg: cfg, log: log, born: time.Now(),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), reported: make(chan struct{}),
 	}
-	if err := s.prepare(ctx, conn); err != nil {
-		closeQuietly(conn)
-		return nil, contextFirst(ctx, err)
+	slot, err := s.check(ctx, queries)
+	if err != nil {
+		return nil, err
 	}
-	if err := s.take(ctx, conn.PgConn()); err != nil {
-		return nil, contextFirst(ctx, err)
+	if err := s.connect(ctx, slot.ConfirmedFlush); err != nil {
+		return nil, err
 	}
-	if err := s.begin(ctx); err != nil {
+	err = s.begin(ctx, slot.ConfirmedFlush)
+	if err == nil {
+		err = s.seed(ctx, queries)
+	}
+	if err != nil {
 		s.conn.Close()
-		return nil, contextFirst(ctx, err)
+		return nil, err
 	}
 	go s.report()
 	return s, nil
 }
 
-// contextFirst prefers the caller's reason over the broken read it caused.
-func contextFirst(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
-}
-
 func closeQuietly(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	conn.Close(ctx) // there is already an error to report
+	conn.Close(ctx) // nothing depends on it
 }
 
-// prepare asks the server who it is and refuses what would lose events.
-func (s *Stream) prepare(ctx context.Context, conn *pgx.Conn) error {
-	facts, err := s.identify(ctx, conn)
+// check asks the server who it is and refuses what would lose events.
+func (s *Stream) check(ctx context.Context, c *pgx.Conn) (SlotState, error) {
+	var f serverFacts
+	var timeout int64
+	err := c.QueryRow(ctx, `
+SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_database()::text,
+       (SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'),
+       current_setting('wal_level'), pg_is_in_recovery()`).
+		Scan(&f.version, &s.server.VersionText, &f.database, &timeout, &f.walLevel, &f.inRecovery)
 	if err != nil {
-		return err
+		return SlotState{}, &Error{Op: "identify", Object: "the server", Class: classifyCause(err), Hint: HintOf(err), Err: err}
 	}
-	if err := checkServer(facts); err != nil {
-		return err
+	s.server.Version, s.server.Database = f.version, f.database
+	s.server.SenderTimeout = time.Duration(timeout) * time.Millisecond
+	s.interval = statusInterval(s.server.SenderTimeout)
+	if err := checkServer(f); err != nil {
+		return SlotState{}, err
 	}
-	slot, err := InspectSlot(ctx, conn, s.cfg.Slot)
+	slot, err := InspectSlot(ctx, c, s.cfg.Slot)
 	if err != nil {
-		return err
+		return slot, err
 	}
-	// After the slot was read, so that a busy server cannot seem to be behind it.
-	id, err := pglogrepl.IdentifySystem(ctx, conn.PgConn())
+	if err := checkSlot(s.cfg, f, slot); err != nil {
+		return slot, err
+	}
+	publication, err := InspectPublication(ctx, c, s.cfg.Publication, s.cfg.Table)
 	if err != nil {
-		return &Error{Op: "identify", Object: "the server", Class: classifyCause(err), Hint: HintOf(err), Err: err}
-	}
-	facts.flushed, facts.database = id.XLogPos, id.DBName
-	s.server.SystemID, s.server.Timeline, s.server.Database = id.SystemID, id.Timeline, id.DBName
-	if err := checkSlot(s.cfg, facts, slot); err != nil {
-		return err
-	}
-	publication, err := InspectPublication(ctx, conn, s.cfg.Publication, s.cfg.Table)
-	if err != nil {
-		return err
-	}
-	if err := checkPublication(s.cfg, publication); err != nil {
-		return err
+		return slot, err
 	}
 	if publication.RowFilter != "" {
 		s.log.Warn("the publication has a row filter: rows that do not pass it are not relayed",
 			"slot", s.cfg.Slot, "publication", s.cfg.Publication, "table", s.cfg.Table.String(), "filter", publication.RowFilter)
 	}
-	s.start = slot.ConfirmedFlush
-	s.confirmed.Store(uint64(s.start))
-	s.received.Store(uint64(s.start))
+	return slot, checkPublication(s.cfg, publication)
+}
+
+// connect opens the replication connection and makes it ours: from then on
+// pgconn does not touch it, so that reader and status writer can each use their
+// own direction of it.
+func (s *Stream) connect(ctx context.Context, start pglogrepl.LSN) error {
+	conn, socket, err := dial(ctx, s.cfg, true)
+	if err != nil {
+		return err
+	}
+	id, err := pglogrepl.IdentifySystem(ctx, conn.PgConn())
+	if err != nil {
+		closeQuietly(conn)
+		return &Error{Op: "identify", Object: "the server", Class: classifyCause(err), Hint: HintOf(err), Err: err}
+	}
+	s.server.SystemID, s.server.Timeline, s.server.BackendPID = id.SystemID, id.Timeline, conn.PgConn().PID()
+	if err := checkPosition(s.cfg, start, id.XLogPos); err != nil {
+		closeQuietly(conn)
+		return err
+	}
+	err = conn.PgConn().SyncConn(ctx) // nothing may be left in pgconn's buffers
+	if err == nil {
+		s.hijack, err = conn.PgConn().Hijack()
+	}
+	if err != nil {
+		closeQuietly(conn)
+		return &Error{Op: "prepare", Object: "the replication connection", Class: classifyCause(err), Err: err}
+	}
+	s.conn, s.socket = s.hijack.Conn, socket
+	s.in = newMessageReader((*streamSource)(s))
 	return nil
 }
 
-func (s *Stream) identify(ctx context.Context, conn *pgx.Conn) (serverFacts, error) {
-	var f serverFacts
-	var timeout int64
-	err := conn.QueryRow(ctx, `
-SELECT current_setting('server_version_num')::int, current_setting('server_version'),
-       (SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'),
-       current_setting('wal_level'), pg_is_in_recovery()`).
-		Scan(&f.version, &s.server.VersionText, &timeout, &f.walLevel, &f.inRecovery)
+// seed reads where the slot stands now that nobody else can move it: before,
+// another relay may have held it and confirmed more. The watermark begins there.
+func (s *Stream) seed(ctx context.Context, c *pgx.Conn) error {
+	slot, err := InspectSlot(ctx, c, s.cfg.Slot)
 	if err != nil {
-		return f, &Error{Op: "identify", Object: "the server", Class: classifyCause(err), Hint: HintOf(err), Err: err}
+		return err
 	}
-	s.server.Version = f.version
-	s.server.BackendPID = conn.PgConn().PID()
-	s.server.SenderTimeout = time.Duration(timeout) * time.Millisecond
-	s.interval = statusInterval(s.server.SenderTimeout)
-	return f, nil
+	if !slot.Active {
+		if err := s.ended(ctx); err != nil {
+			return err
+		}
+		return &Error{Op: "check", Object: quoted("slot", s.cfg.Slot), Class: Transient,
+			Err:  errors.New("it streams, but where queries go it is not in use: the two connections reached different servers"),
+			Hint: "let postgres.dsn lead to one server: add target_session_attrs=read-write where it lists several hosts"}
+	}
+	s.start = slot.ConfirmedFlush
+	s.confirmed.Store(uint64(s.start))
+	s.received.Store(max(s.received.Load(), uint64(s.start)))
+	return nil
+}
+
+// ended reads a stream that seems to be over and returns the server's reason;
+// nil if it goes on.
+func (s *Stream) ended(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for {
+		if _, err := s.Next(ctx); err != nil && ctx.Err() == nil {
+			return err
+		} else if err != nil {
+			return nil
+		}
+	}
 }
 
 // statusInterval keeps four statuses within wal_sender_timeout, where the
@@ -129,26 +183,10 @@ func statusInterval(timeout time.Duration) time.Duration {
 	return max(min(maxInterval, timeout/4), 10*time.Millisecond)
 }
 
-// take makes the connection ours: from here on pgconn does not touch it, so
-// that reader and status writer can each use their own direction of it.
-func (s *Stream) take(ctx context.Context, conn *pgconn.PgConn) error {
-	err := conn.SyncConn(ctx) // nothing may be left in pgconn's buffers
-	if err == nil {
-		s.hijack, err = conn.Hijack()
-	}
-	if err != nil {
-		conn.Conn().Close()
-		return &Error{Op: "prepare", Object: "the replication connection", Class: classifyCause(err), Err: err}
-	}
-	s.conn = s.hijack.Conn
-	s.in = newMessageReader((*streamSource)(s))
-	return nil
-}
-
 // begin sends START_REPLICATION and waits until the stream is open.
-func (s *Stream) begin(ctx context.Context) error {
+func (s *Stream) begin(ctx context.Context, start pglogrepl.LSN) error {
 	command := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s)",
-		pgx.Identifier{s.cfg.Slot}.Sanitize(), s.start, literal(pgx.Identifier{s.cfg.Publication}.Sanitize()))
+		pgx.Identifier{s.cfg.Slot}.Sanitize(), start, literal(pgx.Identifier{s.cfg.Publication}.Sanitize()))
 	query, err := (&pgproto3.Query{String: command}).Encode(nil)
 	if err != nil {
 		return err
