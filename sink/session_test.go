@@ -255,5 +255,10 @@ func TestHoldingBeatsAndKeepsQuiet(t *testing.T) {
 	if n := strings.Count(w.logged(), "\n"); n > 20 {
 		t.Errorf("%d lines of log", n)
 	}
+
+	// One long pause. Seen red without the beats in rest.
+	p.backoffMin, p.backoffMax = 1500*time.Millisecond, 1500*time.Millisecond
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "a", Err: kerr.TopicAuthorizationFailed})
+	publish(t, p, batchOf(t, ev{"a", "k", "later"}))
 	wantBeats(t, w)
 }
