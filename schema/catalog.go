@@ -254,7 +254,7 @@ func (c *Catalog) compile(d definition) (*TypeEncoder, error) {
 	for i, r := range d.refs {
 		refs[i] = []byte(r)
 	}
-	enc, err := CompileOptions([]byte(d.text), Options{DropUnknown: c.cfg.DropUnknown}, refs...)
+	enc, err := CompileOptions([]byte(d.text), Options{DropUnknown: c.cfg.DropUnknown, Dropped: c.cfg.Dropped}, refs...)
 	if err != nil {
 		return nil, &unusable{id: d.id, err: err}
 	}

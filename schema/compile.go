@@ -13,6 +13,9 @@ type Options struct {
 	// DropUnknown drops fields that the schema does not have instead of refusing
 	// the document.
 	DropUnknown bool
+	// Dropped counts the fields that were dropped, over all the schemas that it
+	// is given to; nil: nobody asks.
+	Dropped *atomic.Uint64
 }
 
 // An Encoder turns JSON documents into Avro binary by one schema. It is immutable,
@@ -22,7 +25,7 @@ type Encoder struct {
 	drop        bool
 	fingerprint [8]byte
 	canonical   string
-	dropped     atomic.Uint64
+	dropped     *atomic.Uint64 // never nil
 }
 
 // Compile makes an Encoder from a schema text. refs are the texts that define
@@ -46,7 +49,10 @@ func CompileOptions(text []byte, o Options, refs ...[]byte) (*Encoder, error) {
 		return nil, err
 	}
 	canonical := canonicalForm(root)
-	return &Encoder{root: root, drop: o.DropUnknown, canonical: canonical, fingerprint: rabin(canonical)}, nil
+	if o.Dropped == nil {
+		o.Dropped = new(atomic.Uint64)
+	}
+	return &Encoder{root: root, drop: o.DropUnknown, dropped: o.Dropped, canonical: canonical, fingerprint: rabin(canonical)}, nil
 }
 
 // Append reads one JSON document and appends its Avro binary to dst, with no
@@ -73,7 +79,7 @@ func (e *Encoder) Append(dst, json []byte) ([]byte, error) {
 func (e *Encoder) Fingerprint() [8]byte { return e.fingerprint }
 
 // Dropped counts the unknown fields that were left out of encoded documents,
-// which only Options.DropUnknown allows.
+// which only Options.DropUnknown allows; with Options.Dropped over all its schemas.
 func (e *Encoder) Dropped() uint64 { return e.dropped.Load() }
 
 // Canonical is the schema's Parsing Canonical Form, references inlined.

@@ -77,7 +77,7 @@ func loadDir(cfg Config) (map[string]*schemaFile, error) {
 		f.close(nil, &errs)
 	}
 	for _, f := range files {
-		f.compile(Options{DropUnknown: cfg.DropUnknown}, &errs)
+		f.compile(Options{DropUnknown: cfg.DropUnknown, Dropped: cfg.Dropped}, &errs)
 	}
 	types := nameTypes(cfg, files, &errs)
 	return types, errors.Join(errs...)

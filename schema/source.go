@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,6 +45,7 @@ type Config struct {
 	Types       map[string]TypeConfig
 	Encoding    Encoding
 	DropUnknown bool
+	Dropped     *atomic.Uint64 // counts what DropUnknown dropped; nil: nobody asks
 	// Subject is the template of a type's registry subject: {type}, and with
 	// Dir also {record}, the full name of the file's schema. "" is "{type}".
 	Subject string

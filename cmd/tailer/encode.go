@@ -29,6 +29,8 @@ type encoder struct {
 	haltInvalid bool
 	ctx         context.Context // the session's; bounds a look-up in the registry
 	retries     interface{ Retry(peer, kind string) }
+	// load reads the schemas anew; nil where the catalogue does so itself.
+	load func(context.Context) (*schema.Catalog, error)
 }
 
 // Encode implements sink.Encoder. An error that is no *sink.Rejection leaves
@@ -42,6 +44,13 @@ func (e *encoder) Encode(dst, typ, payload []byte) ([]byte, sink.EncodeInfo, err
 		return e.missing(dst, typ, payload, err)
 	}
 	value, err := enc.Append(dst, payload)
+	if err != nil {
+		// The writer may have registered the version that it follows a moment ago.
+		if newer := e.catalog.Newer(e.ctx, typ, enc); newer != nil {
+			enc = newer
+			value, err = enc.Append(dst, payload)
+		}
+	}
 	if err != nil {
 		var invalid *schema.Invalid
 		if !errors.As(err, &invalid) {
@@ -68,6 +77,21 @@ func (e *encoder) missing(dst, typ, payload []byte, err error) ([]byte, sink.Enc
 		return dst, sink.EncodeInfo{}, &hold{none}
 	}
 	return dst, sink.EncodeInfo{}, &sink.Rejection{Reason: sink.ReasonNoSchema, Message: none.Error()}
+}
+
+// reload is called while an event is held: the schema that it waits for may
+// have been put into the folder. One that cannot be read changes nothing.
+func (e *encoder) reload(ctx context.Context) error {
+	if e.load == nil {
+		return nil
+	}
+	fresh, err := e.load(ctx)
+	if err != nil {
+		return err
+	}
+	e.close()
+	e.catalog = fresh
+	return nil
 }
 
 func (e *encoder) close() {

@@ -31,8 +31,9 @@ type metrics struct {
 	published *prometheus.CounterVec
 	byTopic   sync.Map // topic -> prometheus.Counter: spares a lookup by labels each cycle
 
-	active atomic.Bool
-	health atomic.Pointer[health] // asked for tailer_ready; nil until newHealth
+	active  atomic.Bool
+	dropped atomic.Uint64          // fields that schema.unknown_fields: drop let go
+	health  atomic.Pointer[health] // asked for tailer_ready; nil until newHealth
 
 	mu     sync.Mutex
 	causes map[string]string // topic -> why it is blocked, guarded by mu
@@ -65,6 +66,8 @@ func newMetrics(slot string) *metrics {
 
 	prometheus.WrapRegistererWith(prometheus.Labels{"slot": slot}, m.registry).MustRegister(
 		m.received, m.published, m.dead, m.ack, m.lag, m.retained, m.inflight, m.retries, m.ignored, m.blocked,
+		prometheus.NewCounterFunc(counter("tailer_dropped_fields_total", "Fields that no schema knows, left out because of schema.unknown_fields: drop."),
+			func() float64 { return float64(m.dropped.Load()) }),
 		prometheus.NewGaugeFunc(gauge("tailer_active", "1 while this process holds the slot and streams."), func() float64 { return number(m.active.Load()) }),
 		prometheus.NewGaugeFunc(gauge("tailer_ready", "1 while /readyz answers 200."), func() float64 {
 			h := m.health.Load()

@@ -31,6 +31,7 @@ type reader struct {
 	hand    *handoff
 	mapping schema.Mapping
 	table   replication.Table
+	reload  func(context.Context) error // reads the schemas anew
 	health  *health
 	metrics *metrics
 	log     *slog.Logger
@@ -197,6 +198,11 @@ func (r *reader) add(ctx context.Context, ev *sink.Event) error {
 		}
 		if err := r.sleep(ctx, pause); err != nil {
 			return err
+		}
+		if h != nil {
+			if err := r.reload(ctx); err != nil {
+				r.log.Warn("the schemas cannot be read anew, the old ones stay", "err", err)
+			}
 		}
 	}
 	if r.batch.Full() {

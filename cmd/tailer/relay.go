@@ -209,7 +209,7 @@ func (s *session) run(shutdown context.Context) error {
 
 func (s *session) reader() *reader {
 	return &reader{stream: s.stream, tracker: s.tracker, hand: s.hand, mapping: s.mapping,
-		table: s.relay.stream.Table, health: s.health, metrics: s.metrics, log: s.log,
+		table: s.relay.stream.Table, reload: s.encoder.reload, health: s.health, metrics: s.metrics, log: s.log,
 		plans: make(map[*decoder.Relation]*schema.Plan)}
 }
 

@@ -92,7 +92,8 @@ func newEncoder(ctx context.Context, cfg *Config, m *metrics, log *slog.Logger) 
 		return e, nil
 	}
 	s := &cfg.Schema
-	c := schema.Config{Dir: s.Dir, Encoding: encodings[s.Encoding], DropUnknown: s.UnknownFields == "drop",
+	c := schema.Config{Dir: s.Dir, Encoding: encodings[s.Encoding],
+		DropUnknown: s.UnknownFields == "drop", Dropped: &m.dropped,
 		Subject: s.Registry.Subject, Types: make(map[string]schema.TypeConfig)}
 	for typ, t := range s.Types {
 		c.Types[typ] = schema.TypeConfig(t)
@@ -105,10 +106,11 @@ func newEncoder(ctx context.Context, cfg *Config, m *metrics, log *slog.Logger) 
 		}
 		c.Registry = &schema.RegistryConfig{URL: s.Registry.URL, Username: s.Registry.Username, Password: s.Registry.Password()}
 	}
-	catalog, err := schema.NewCatalog(ctx, c, log)
-	if err != nil {
-		return nil, err
+	load := func(ctx context.Context) (*schema.Catalog, error) { return schema.NewCatalog(ctx, c, log) }
+	if s.Dir != "" {
+		e.load = load
 	}
-	e.catalog = catalog
-	return e, nil
+	var err error
+	e.catalog, err = load(ctx)
+	return e, err
 }
