@@ -71,6 +71,9 @@ func (c *consumer) run(ctx context.Context) error {
 	}
 }
 
+// eventLine has type, key, partition with offset, and latency.
+const eventLine = "  %-18s%-11s%-15s%8s   "
+
 func (c *consumer) take(ctx context.Context, r *kgo.Record, fetched time.Time) {
 	head := map[string]string{}
 	for _, h := range r.Headers {
@@ -85,19 +88,17 @@ func (c *consumer) take(ctx context.Context, r *kgo.Record, fetched time.Time) {
 	if head["ce_type"] != want.typ || got.key != want.key {
 		c.ledger.problem("event %s has type %q and key %q, written were %q and %q", got.id, head["ce_type"], got.key, want.typ, want.key)
 	}
-	row := []part{
-		{plain, fmt.Sprintf("  %-18s", head["ce_type"])},
-		{faint, fmt.Sprintf("%-12s", got.key)},
-		{plain, fmt.Sprintf("%-14s", got.place())},
-		{good, fmt.Sprintf("%9s   ", millis(latency))},
-	}
+	row := []part{{plain, fmt.Sprintf(eventLine, head["ce_type"], got.key, got.place(), millis(latency))}}
 	if got.dead {
 		if head["dlq_reason"] != want.reason {
 			c.ledger.problem("dead letter %s has reason %q, expected was %q", got.id, head["dlq_reason"], want.reason)
 		}
-		where := strings.TrimSpace(head["dlq_reason"] + " " + head["dlq_path"])
-		c.screen.line(append(row, part{odd, "dead letter: " + where})...)
-		c.screen.line(part{faint, "  └ " + head["dlq_message"]})
+		c.screen.line(append(row, part{odd, "dead letter: " + head["dlq_reason"]})...)
+		why := head["dlq_message"]
+		if path := head["dlq_path"]; path != "" && !strings.HasPrefix(why, path) {
+			why = path + ": " + why
+		}
+		c.screen.line(part{odd, "  └ " + why})
 		return
 	}
 	essence, err := c.decode(ctx, want.typ, r.Value)
@@ -152,14 +153,14 @@ func describe(typ string, doc map[string]any) string {
 			quantity, _ := line["quantity"].(int32)
 			items += int(quantity)
 		}
-		return fmt.Sprintf("%v orders %s for %s %v", doc["customer"], plural(items, "item"), decimal(doc["total"]), doc["currency"])
+		return fmt.Sprintf("%v: %s, %s %v", doc["customer"], plural(items, "item"), decimal(doc["total"]), doc["currency"])
 	case "order.paid.v1":
 		return fmt.Sprintf("%s EUR by %v", decimal(doc["amount"]), doc["method"])
 	case "order.shipped.v1":
 		day, _ := doc["expected_on"].(time.Time)
-		return fmt.Sprintf("with %v, expected on %s", doc["carrier"], day.Format(time.DateOnly))
+		return fmt.Sprintf("%v, due %s", doc["carrier"], day.Format(time.DateOnly))
 	case "stock.reserved.v1":
-		return fmt.Sprintf("%v reserved for order-%v, %v left", doc["quantity"], doc["order_id"], doc["left"])
+		return fmt.Sprintf("%v for order-%v, %v left", doc["quantity"], doc["order_id"], doc["left"])
 	}
 	return fmt.Sprint(doc)
 }

@@ -126,20 +126,20 @@ func (st *stage) setUp(ctx context.Context, opt options) (err error) {
 	if err != nil {
 		return step.end(st.stopped(ctx, err), "")
 	}
-	step.done("version %s at %s, wal_level = logical", st.server.Version(), st.server.Addr())
+	step.done("%s, %s, wal_level logical", st.server.Version(), st.server.Addr())
 
-	step = s.start("start broker and registry", "")
+	step = s.start("start broker, registry", "")
 	if st.broker, err = kafka.StartFake(kafka.FakeOptions{Topics: topics}); err != nil {
 		return step.end(err, "")
 	}
 	st.onClose(func() error { st.broker.Close(); return nil })
 	st.schema = srfake.New()
 	st.onClose(func() error { st.schema.Close(); return nil })
-	step.done("kfake at %s, srfake at %s", st.broker.Addrs()[0], strings.TrimPrefix(st.schema.URL(), "http://"))
+	step.done("kfake %s, srfake %s", st.broker.Addrs()[0], strings.TrimPrefix(st.schema.URL(), "http://127.0.0.1"))
 
 	step = s.start("register schemas", "")
-	names, err := st.writeSchemas()
-	if step.end(err, "%s", strings.Join(names, ", ")) != nil {
+	n, err := st.writeSchemas()
+	if step.end(err, "%d, in the folder and the registry", n) != nil {
 		return err
 	}
 	if err := st.writeConfiguration(); err != nil {
@@ -148,7 +148,7 @@ func (st *stage) setUp(ctx context.Context, opt options) (err error) {
 
 	step = s.start("tailer init --apply", "waits for older transactions")
 	out, err := st.relay.command(ctx, "init", "--apply")
-	if step.end(err, "%s", strings.Join(madeBy(out), ", ")) != nil {
+	if step.end(err, "created %s", strings.Join(madeBy(out), ", ")) != nil {
 		return err
 	}
 	if opt.verbose {
@@ -210,32 +210,31 @@ func (st *stage) createShop(ctx context.Context) error {
 
 // writeSchemas writes the relay's schema folder and registers what is in it,
 // which in earnest is the work of a build pipeline.
-func (st *stage) writeSchemas() ([]string, error) {
+func (st *stage) writeSchemas() (n int, err error) {
 	dir := filepath.Join(st.run.Dir, "schemas")
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, err
+		return n, err
 	}
 	files, err := fs.Glob(schemas, "schemas/*.avsc")
 	if err != nil {
-		return nil, err
+		return n, err
 	}
-	var names []string
 	for _, file := range files {
 		text, err := schemas.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return n, err
 		}
 		name := filepath.Base(file)
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			return nil, err
+			return n, err
 		}
 		subject := strings.TrimSuffix(name, ".avsc")
 		if _, _, err := st.schema.RegisterSchema(subject, sr.Schema{Schema: string(text)}); err != nil {
-			return nil, fmt.Errorf("register %s: %w", subject, err)
+			return n, fmt.Errorf("register %s: %w", subject, err)
 		}
-		names = append(names, subject)
+		n++
 	}
-	return names, nil
+	return n, nil
 }
 
 // writeConfiguration writes tailer.yaml and shows it.
@@ -260,13 +259,13 @@ func (st *stage) writeConfiguration() error {
 	return nil
 }
 
-// madeBy lists what init says that it made.
+// madeBy lists the kinds of objects that init says it made.
 func madeBy(out string) []string {
 	var made []string
 	for line := range strings.Lines(out) {
-		what, found := strings.CutPrefix(strings.TrimSpace(line), "-- ")
-		if found && !strings.Contains(what, "skipped") {
-			made = append(made, strings.ReplaceAll(what, `"`, ""))
+		what, found := strings.CutPrefix(line, "-- ")
+		if kind, _, _ := strings.Cut(what, " "); found && !strings.Contains(what, "skipped") {
+			made = append(made, kind)
 		}
 	}
 	return made
@@ -292,7 +291,7 @@ func (st *stage) play(ctx, hurry context.Context, opt options, began time.Time) 
 	step := s.start("tailer run", "")
 	st.onClose(func() error { st.relay.kill(); return nil })
 	err = st.relay.start(ctx)
-	if step.end(st.stopped(ctx, err), "streaming; http://%s/metrics", st.relay.listen) != nil {
+	if step.end(st.stopped(ctx, err), "http://%s/metrics", st.relay.listen) != nil {
 		return st.stopped(ctx, err)
 	}
 
@@ -302,7 +301,7 @@ func (st *stage) play(ctx, hurry context.Context, opt options, began time.Time) 
 	}
 	st.onClose(func() error { return conn.Close(context.Background()) })
 	s.line()
-	s.line(part{strong, fmt.Sprintf("  %-18s%-12s%-14s%9s   %s", "type", "key", "partition", "latency", "decoded")})
+	s.line(part{strong, fmt.Sprintf(eventLine+"%s", "type", "key", "partition", "latency", "decoded")})
 	service := &shop{conn: conn, ledger: books, rate: opt.rate}
 	served := newWorker(service.run)
 	st.onClose(served.end)
@@ -325,7 +324,7 @@ func (st *stage) play(ctx, hurry context.Context, opt options, began time.Time) 
 	step = s.start("stop the relay", "drains for at most 8 s")
 	if err := st.relay.stop(hurry); err == nil {
 		behind, err := st.behind(conn)
-		if step.end(err, "drained, exit 0; %d bytes of WAL unconfirmed", behind) != nil {
+		if step.end(err, "drained; %d bytes of WAL unconfirmed", behind) != nil {
 			return err
 		}
 	} else { // the account is worth the more
@@ -352,7 +351,7 @@ func (st *stage) play(ctx, hurry context.Context, opt options, began time.Time) 
 		s.line(part{plain, fmt.Sprintf("  first event %.1f s after the start", sinceStart.Seconds())})
 	}
 	if sum.early > 0 {
-		s.line(part{plain, fmt.Sprintf("  %s read before COMMIT had returned to the order service: counted as 0.0 ms", plural(sum.early, "event"))})
+		s.line(part{plain, fmt.Sprintf("  %s arrived before COMMIT returned, and count as 0.0 ms", plural(sum.early, "event"))})
 	}
 	for _, p := range sum.problems {
 		for line := range strings.Lines(p) {

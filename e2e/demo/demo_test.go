@@ -24,21 +24,25 @@ import (
 // lastLine is what scripts may read.
 var lastLine = regexp.MustCompile(`^(\d+) events?, p50 (\d+\.\d) ms, p99 (\d+\.\d) ms, (\d+) dead letters?, (\d+) lost, (\d+) duplicated$`)
 
-// programs builds demo and relay once, where other users can run them.
-func programs(t *testing.T) (demo, relay string) {
-	t.Helper()
-	run, err := host.NewRun("demotest")
+// The programs under test.
+var demoProgram, tailerProgram string
+
+// TestMain builds them where other users can run them.
+func TestMain(m *testing.M) {
+	dir, err := host.NewRun("demotest")
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	t.Cleanup(func() { run.Close() })
-	for _, name := range []string{".", "../../cmd/tailer"} {
-		out, err := exec.Command("go", "build", "-o", run.Dir+"/", name).CombinedOutput()
-		if err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
+	demoProgram, tailerProgram = filepath.Join(dir.Dir, "demo"), filepath.Join(dir.Dir, "tailer")
+	for program, source := range map[string]string{demoProgram: ".", tailerProgram: "../../cmd/tailer"} {
+		if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
+			dir.Close()
+			panic(fmt.Sprintf("build %s: %v\n%s", source, err, out))
 		}
 	}
-	return filepath.Join(run.Dir, "demo"), filepath.Join(run.Dir, "tailer")
+	code := m.Run()
+	dir.Close()
+	os.Exit(code)
 }
 
 // play is a demo that runs.
@@ -202,19 +206,18 @@ func (p *play) account(t *testing.T) (events, dead int) {
 // With -for it ends by itself, whoever runs it: Postgres refuses root, and a
 // normal user cannot write where root does.
 func TestDemo(t *testing.T) {
-	demo, relay := programs(t)
 	users := map[string]func(*testing.T, *exec.Cmd){"ourselves": func(*testing.T, *exec.Cmd) {}}
 	if os.Geteuid() == 0 {
 		users["a normal user"] = asNobody
 	}
 	for name, as := range users {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(demo, "-for", "4s", "-rate", "20", "-tailer", relay)
+			cmd := exec.Command(demoProgram, "-for", "4s", "-rate", "20", "-tailer", tailerProgram)
 			cmd.Dir = "/"
 			as(t, cmd)
 			p := start(t, cmd)
-			p.until(t, "dead letter: invalid $.lines[0].quantity")
-			p.until(t, `expected int, found the text "two"`)
+			p.until(t, "dead letter: invalid")
+			p.until(t, `$.lines[0].quantity: expected int, found the text "two"`)
 			p.note(t)
 			if code := p.end(t); code != 0 {
 				t.Errorf("exit %d:\n%s%s", code, p.text.String(), p.stderr.String())
@@ -224,8 +227,8 @@ func TestDemo(t *testing.T) {
 				t.Errorf("%d events and %d dead letters in 4 s", events, dead)
 			}
 			text := p.text.String()
-			for _, want := range []string{"start Postgres", "start broker and registry", "register schemas", "tailer init --apply",
-				"tailer run", "table public.outbox, publication tailer, slot tailer", "encoding: confluent", "drained, exit 0"} {
+			for _, want := range []string{"start Postgres", "start broker, registry", "register schemas", "tailer init --apply",
+				"tailer run", "created table, publication, slot", "encoding: confluent", "drained; "} {
 				if !strings.Contains(text, want) {
 					t.Errorf("no %q in:\n%s", want, text)
 				}
@@ -264,14 +267,13 @@ func asNobody(t *testing.T, cmd *exec.Cmd) {
 
 // However it is told to end while orders come in, it ends in order.
 func TestStopped(t *testing.T) {
-	demo, relay := programs(t)
 	for name, stop := range map[string]func(*play) error{
 		"Ctrl-C":  func(p *play) error { return p.cmd.Process.Signal(os.Interrupt) },
 		"SIGTERM": func(p *play) error { return p.cmd.Process.Signal(syscall.SIGTERM) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, exec.Command(demo, "-rate", "100", "-tailer", relay))
+			p := start(t, exec.Command(demoProgram, "-rate", "100", "-tailer", tailerProgram))
 			p.until(t, " ms   ") // the first event
 			p.note(t)
 			if err := stop(p); err != nil {
@@ -290,10 +292,9 @@ func TestStopped(t *testing.T) {
 // Nobody reads any more (make demo | head), or whoever started it is gone
 // (go run passes no SIGTERM on): it ends and cleans up all the same.
 func TestAbandoned(t *testing.T) {
-	demo, relay := programs(t)
 	t.Run("broken pipe", func(t *testing.T) {
 		t.Parallel()
-		cmd := exec.Command(demo, "-rate", "100", "-tailer", relay)
+		cmd := exec.Command(demoProgram, "-rate", "100", "-tailer", tailerProgram)
 		read, write, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -313,7 +314,7 @@ func TestAbandoned(t *testing.T) {
 	t.Run("parent killed", func(t *testing.T) {
 		t.Parallel()
 		// The shell stays: it has a second command to run.
-		cmd := exec.Command("sh", "-c", `"$0" -rate 100 -tailer "$1"; exit 1`, demo, relay)
+		cmd := exec.Command("sh", "-c", `"$0" -rate 100 -tailer "$1"; exit 1`, demoProgram, tailerProgram)
 		p := start(t, cmd)
 		p.until(t, " ms   ") // the first event
 		p.note(t)
@@ -339,15 +340,14 @@ func waitFor(t *testing.T, cmd *exec.Cmd) {
 
 // A relay that fails half way ends the demo with what it said.
 func TestRelayFails(t *testing.T) {
-	demo, relay := programs(t)
 	t.Run("at the start", func(t *testing.T) {
 		t.Parallel()
-		broken := filepath.Join(filepath.Dir(relay), "broken")
+		broken := filepath.Join(filepath.Dir(tailerProgram), "broken")
 		script := "#!/bin/sh\necho 'tailer: this one is broken' >&2\nexit 2\n"
 		if err := os.WriteFile(broken, []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		p := start(t, exec.Command(demo, "-tailer", broken))
+		p := start(t, exec.Command(demoProgram, "-tailer", broken))
 		p.until(t, "tailer.yaml  in ")
 		p.path(regexp.MustCompile(`in (\S+)`).FindStringSubmatch(p.text.String()[strings.Index(p.text.String(), "tailer.yaml"):])[1])
 		if code := p.end(t); code != 1 || !strings.Contains(p.stderr.String(), "this one is broken") {
@@ -356,7 +356,7 @@ func TestRelayFails(t *testing.T) {
 	})
 	t.Run("while it runs", func(t *testing.T) {
 		t.Parallel()
-		p := start(t, exec.Command(demo, "-rate", "100", "-tailer", relay))
+		p := start(t, exec.Command(demoProgram, "-rate", "100", "-tailer", tailerProgram))
 		p.until(t, " ms   ") // the first event
 		p.note(t)
 		for _, pid := range descendants(t, p.cmd.Process.Pid) {

@@ -108,7 +108,7 @@ type step struct {
 }
 
 const (
-	stepName = 27
+	stepName = 24
 	patience = 2 * time.Second
 )
 

@@ -17,7 +17,7 @@ CREATE TABLE stock (sku text PRIMARY KEY, quantity int NOT NULL);
 CREATE TABLE orders (id bigserial PRIMARY KEY, customer text NOT NULL, total numeric(12,2) NOT NULL, status text NOT NULL);
 CREATE TABLE order_lines (order_id bigint NOT NULL REFERENCES orders, sku text NOT NULL REFERENCES stock, quantity int NOT NULL, price numeric(12,2) NOT NULL);
 CREATE TABLE payments (order_id bigint NOT NULL REFERENCES orders, amount numeric(12,2) NOT NULL, method text NOT NULL);
-INSERT INTO stock SELECT sku, 1000000 FROM unnest(ARRAY['keyboard', 'mouse', 'monitor', 'cable', 'lamp']) sku;`
+INSERT INTO stock SELECT sku, 10000 FROM unnest(ARRAY['keyboard', 'mouse', 'monitor', 'cable', 'lamp']) sku;`
 
 var (
 	customers = []string{"Ada", "Grace", "Edsger", "Barbara", "Tony", "Frances", "Donald", "Katherine"}
@@ -155,7 +155,7 @@ func (s *shop) place(ctx context.Context, tx pgx.Tx) ([]event, error) {
 		typ: "order.placed.v1", key: o.key(),
 		payload: map[string]any{"order_id": o.id, "customer": customer, "lines": lines, "total": json.Number(money(total)),
 			"currency": "EUR", "placed_at": time.Now().UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)},
-		essence: fmt.Sprintf("%s orders %s for %s EUR", customer, plural(items, "item"), money(total)),
+		essence: fmt.Sprintf("%s: %s, %s EUR", customer, plural(items, "item"), money(total)),
 	}}
 	for _, l := range lines {
 		_, err := tx.Exec(ctx, `INSERT INTO order_lines VALUES ($1, $2, $3, $4::text::numeric)`, o.id, l.SKU, l.Quantity, string(l.Price))
@@ -163,14 +163,14 @@ func (s *shop) place(ctx context.Context, tx pgx.Tx) ([]event, error) {
 			return nil, err
 		}
 		var left int
-		err = tx.QueryRow(ctx, `UPDATE stock SET quantity = quantity - $2 WHERE sku = $1 RETURNING quantity`, l.SKU, l.Quantity).Scan(&left)
+		err = tx.QueryRow(ctx, `UPDATE stock SET quantity = CASE WHEN quantity < 100 THEN 10000 ELSE quantity - $2 END WHERE sku = $1 RETURNING quantity`, l.SKU, l.Quantity).Scan(&left)
 		if err != nil {
 			return nil, err
 		}
 		events = append(events, event{
 			typ: "stock.reserved.v1", key: l.SKU,
 			payload: map[string]any{"sku": l.SKU, "order_id": o.id, "quantity": l.Quantity, "left": left},
-			essence: fmt.Sprintf("%d reserved for %s, %d left", l.Quantity, o.key(), left),
+			essence: fmt.Sprintf("%d for %s, %d left", l.Quantity, o.key(), left),
 		})
 	}
 	s.unpaid = append(s.unpaid, o)
@@ -211,7 +211,7 @@ func (s *shop) ship(ctx context.Context, tx pgx.Tx) ([]event, error) {
 	return []event{{
 		typ: "order.shipped.v1", key: o.key(),
 		payload: map[string]any{"order_id": o.id, "carrier": carrier, "parcel": parcel, "expected_on": day},
-		essence: fmt.Sprintf("with %s, expected on %s", carrier, day),
+		essence: fmt.Sprintf("%s, due %s", carrier, day),
 	}}, nil
 }
 
