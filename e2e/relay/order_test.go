@@ -30,3 +30,8 @@ func TestCase_S31_MessagesBesideRows(t *testing.T) {
 	t.Parallel()
 	scenario.OddMessages(t, scenario.Env{})
 }
+
+func TestCase_S05_RecordTooLarge(t *testing.T) {
+	t.Parallel()
+	scenario.RecordTooLarge(t, scenario.Env{})
+}

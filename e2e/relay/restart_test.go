@@ -32,3 +32,8 @@ func TestCase_D04_ServerForgetsConfirmations(t *testing.T) {
 	t.Parallel()
 	scenario.ServerForgets(t, scenario.Env{})
 }
+
+func TestCase_D12_PositionBeyond4GiB(t *testing.T) {
+	t.Parallel()
+	scenario.PositionBeyond4GiB(t)
+}
