@@ -98,3 +98,23 @@ func usageNow(b *testing.B) float64 {
 func seconds(u *syscall.Rusage) float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / float64(time.Second)
 }
+
+// BenchmarkLoneEvent is an insert, its commit and its arrival at an idle
+// stream, one after the other.
+func BenchmarkLoneEvent(b *testing.B) {
+	server, cfg := outbox(b, postgres.Options{})
+	s := open(b, cfg)
+	conn := server.Conn(b, "postgres")
+	var arrival time.Duration
+	n := 0
+	for b.Loop() {
+		if _, err := conn.Exec(b.Context(), `INSERT INTO outbox (payload) VALUES ('x')`); err != nil {
+			b.Fatal(err)
+		}
+		committed := time.Now()
+		s.Confirm(readRows(b, s, 1))
+		arrival += time.Since(committed)
+		n++
+	}
+	b.ReportMetric(float64(arrival.Microseconds())/float64(n), "us-after-commit")
+}

@@ -223,9 +223,9 @@ func TestSessionParameters(t *testing.T) {
 		server.Exec(t, `ALTER ROLE postgres SET `+set)
 	}
 	// Nor may the DSN, in whatever case.
-	cfg.DSN += "&datestyle=SQL&TIMEZONE=Asia%2FTokyo&options=" + url.PathEscape("-c bytea_output=escape -c lc_monetary=C")
+	cfg.DSN += "&datestyle=SQL&TIMEZONE=Asia%2FTokyo&options=" + strings.ReplaceAll(url.QueryEscape("-c bytea_output=escape -c lc_monetary=C"), "+", "%20")
 	s := open(t, cfg)
-	server.Exec(t, `INSERT INTO odd VALUES ('2026-01-02 03:04:05.678901+09', '\x00ff', '1 day 2 hours', 0.1::float8 + 0.2::float8, 'public.outbox', 12.5)`)
+	server.Exec(t, `INSERT INTO odd VALUES ('2026-01-02 03:04:05.678901+09', decode('00ff', 'hex'), '1 day 2 hours', 0.1::float8 + 0.2::float8, 'public.outbox', 12.5)`)
 	ctx := within(t, 20*time.Second)
 	var row string
 	for row == "" {

@@ -209,7 +209,7 @@ func TestCloseInMidTransaction(t *testing.T) {
 	server, cfg := outbox(t, postgres.Options{})
 	s := open(t, cfg)
 	server.Exec(t, `INSERT INTO outbox (payload) VALUES ('small')`,
-		`INSERT INTO outbox (payload) SELECT repeat('x', 1000) FROM generate_series(1, 300000)`)
+		`INSERT INTO outbox (payload) SELECT repeat('x', 200) FROM generate_series(1, 900000)`)
 	end := readRows(t, s, 1)
 	for range 100 {
 		if _, err := s.Next(within(t, 30*time.Second)); err != nil {
@@ -226,7 +226,7 @@ func TestCloseInMidTransaction(t *testing.T) {
 		t.Fatalf("confirmed %s, the slot has %s", end, state.ConfirmedFlush)
 	}
 	s = open(t, cfg)
-	readRows(t, s, 300000)
+	readRows(t, s, 900000)
 }
 
 func TestNextStopsWithItsContext(t *testing.T) {
