@@ -109,7 +109,7 @@ func (st *stage) setUp(ctx context.Context, opt options) (err error) {
 
 	if opt.tailer == "" {
 		step := s.start("build tailer", "the first time it compiles everything")
-		st.relay.binary, err = build(ctx, st.run.Dir)
+		st.relay.binary, err = build(ctx, st.run)
 		if step.end(err, "go build ./cmd/tailer") != nil {
 			return err
 		}

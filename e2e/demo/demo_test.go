@@ -104,24 +104,36 @@ func (p *play) note(t *testing.T) {
 			return err == nil && len(out) == 0
 		}})
 	}
-	found := map[string]bool{}
+	names := p.noteProcesses(t)
+	if !names["postgres"] || !names["tailer"] {
+		t.Fatalf("the demo's processes are %v, want postgres and tailer among them", names)
+	}
+}
+
+func (p *play) noteProcesses(t *testing.T) (names map[string]bool) {
+	t.Helper()
+	names = map[string]bool{}
 	for _, pid := range descendants(t, p.cmd.Process.Pid) {
-		words, err := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
-		if err != nil {
+		words := command(pid)
+		if words == "" {
 			continue // it has just ended
 		}
-		found[filepath.Base(strings.Trim(strings.Fields(string(words) + " -")[0], "-:"))] = true
-		for _, dir := range regexp.MustCompile(`/tmp/tailer-e2e-\d+/run/(?:demo|pg\d+)-[^/\s]+`).FindAllString(string(words), -1) {
+		names[filepath.Base(strings.TrimSuffix(strings.Fields(words)[0], ":"))] = true
+		for _, dir := range regexp.MustCompile(`/tmp/tailer-e2e-\d+/run/(?:demo|pg\d+)-[^/\s]+`).FindAllString(words, -1) {
 			p.path(dir)
 		}
-		p.traces = append(p.traces, trace{fmt.Sprintf("process %d, %s", pid, bytes.TrimSpace(words)), func() bool {
-			now, err := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
-			return err == nil && bytes.Equal(now, words)
-		}})
+		p.traces = append(p.traces, trace{fmt.Sprintf("process %d, %s", pid, words), func() bool { return command(pid) == words }})
 	}
-	if !found["postgres"] || !found["tailer"] {
-		t.Fatalf("the demo's processes are %v, want postgres and tailer among them", found)
+	return names
+}
+
+// command is a process's command line, "" when it is gone.
+func command(pid int) string {
+	words, err := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	if err != nil {
+		return ""
 	}
+	return strings.TrimSpace(string(words))
 }
 
 func (p *play) path(path string) {
@@ -286,6 +298,37 @@ func TestStopped(t *testing.T) {
 				t.Error("no event")
 			}
 		})
+	}
+}
+
+// A build that is interrupted leaves neither compilers nor their files.
+func TestStoppedWhileBuilding(t *testing.T) {
+	cmd := exec.Command(demoProgram)
+	cache, tmp := t.TempDir(), t.TempDir()
+	cmd.Env = append(os.Environ(), "GOCACHE="+cache, "TMPDIR="+tmp)
+	p := start(t, cmd)
+	compiling := func() bool {
+		for _, pid := range descendants(t, cmd.Process.Pid) {
+			if strings.Contains(command(pid), "/compile ") {
+				return true
+			}
+		}
+		return false
+	}
+	for deadline := time.Now().Add(60 * time.Second); !compiling(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no compiler runs")
+		}
+	}
+	p.noteProcesses(t)
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(t); code != 130 {
+		t.Errorf("exit %d: %s", code, p.stderr.String())
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
 	}
 }
 

@@ -18,18 +18,28 @@ import (
 	"github.com/tailer-relay/tailer/e2e/host"
 )
 
-// build compiles the plain binary, the one that `make build` gives, into dir.
-func build(ctx context.Context, dir string) (string, error) {
-	target := filepath.Join(dir, "tailer")
+// build compiles the plain binary, the one that `make build` gives.
+//
+// An interrupted go leaves its compilers running and its temporary files where
+// they are. So it gets a process group, which is killed as a whole, and a place
+// for those files that goes away with the folder.
+func build(ctx context.Context, run *host.Run) (string, error) {
+	target := filepath.Join(run.Dir, "tailer")
+	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", target, "github.com/tailer-relay/tailer/cmd/tailer")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it removes its own temporary files
-	cmd.WaitDelay = 5 * time.Second
-	out, err := cmd.CombinedOutput()
+	cmd.Env = append(os.Environ(), "GOTMPDIR="+run.Dir)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second // for the output of a compiler that outlives it
+	err := run.Start(cmd, syscall.SIGKILL)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		return "", fmt.Errorf("build tailer: %w\n%s", err, bytes.TrimSpace(out))
+		return "", fmt.Errorf("build tailer: %w\n%s", err, bytes.TrimSpace(out.Bytes()))
 	}
 	return target, nil
 }
