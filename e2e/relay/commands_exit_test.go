@@ -15,9 +15,6 @@ import (
 	"github.com/tailer-relay/tailer/e2e/postgres"
 )
 
-// loudness is how soon a state in which events could be missing must show.
-const loudness = 10 * time.Second
-
 // exits starts a relay that must exit by itself, soon, and returns the hint.
 func (o *outbox) exits(config harness.Config, code int, says ...string) (hint string) {
 	o.t.Helper()

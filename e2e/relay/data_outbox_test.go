@@ -26,6 +26,9 @@ import (
 // waitLimit bounds every wait for something that must happen.
 const waitLimit = 60 * time.Second
 
+// loudness is how soon whatever an operator has to know must show.
+const loudness = 10 * time.Second
+
 // outbox is a database whose outbox was made by `tailer init --apply`, a broker,
 // and the configuration of a relay between them.
 type outbox struct {
@@ -274,3 +277,13 @@ func byOffset(records map[string]*harness.Record) []*harness.Record {
 }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
+
+// waitMetric waits until a metric has a value: a record can be read a moment
+// before the relay has counted it.
+func waitMetric(t *testing.T, relay *harness.Relay, want float64, name string, labels ...string) {
+	t.Helper()
+	harness.Eventually(t, loudness, fmt.Sprintf("%s %v to be %v", name, labels, want), func() bool {
+		got, _ := relay.Metrics().Sum(name, labels...)
+		return got == want
+	})
+}

@@ -2,8 +2,6 @@ package relay_test
 
 import (
 	"testing"
-
-	"github.com/tailer-relay/tailer/e2e/harness"
 )
 
 // datum is a payload and what becomes of it.
@@ -22,7 +20,7 @@ const jsonTable = `CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_u
 // reads, or the dead letter, against what the database says. Seen red with a
 // transcoder that takes ParseFloat's word for an integer (W01), one that cuts an
 // int to 32 bits (W02), and one that writes an enum's default (W12).
-func relayData(t *testing.T, schema string, opt outboxOptions, data ...datum) *harness.Relay {
+func relayData(t *testing.T, schema string, opt outboxOptions, data ...datum) {
 	t.Helper()
 	const typ, topic = "sample.taken.v1", "sample"
 	opt.schemas = map[string]string{typ: schema}
@@ -64,14 +62,8 @@ func relayData(t *testing.T, schema string, opt outboxOptions, data ...datum) *h
 			t.Error(d)
 		}
 	}
-	metrics := relay.Metrics()
-	if n, _ := metrics.Sum("tailer_events_published_total", `topic="sample"`); int(n) != delivered {
-		t.Errorf("the metric of published events is %v, want %d", n, delivered)
-	}
-	if n, _ := metrics.Sum("tailer_dead_letters_total", `reason="invalid"`); int(n) != len(data)-delivered {
-		t.Errorf("the metric of dead letters is %v, want %d", n, len(data)-delivered)
-	}
-	return relay
+	waitMetric(t, relay, float64(delivered), "tailer_events_published_total", `topic="sample"`)
+	waitMetric(t, relay, float64(len(data)-delivered), "tailer_dead_letters_total", `reason="invalid"`)
 }
 
 func TestCase_W01_IntegersAbove2To53(t *testing.T) {
