@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
@@ -73,6 +74,19 @@ func InspectSlot(ctx context.Context, c Querier, slot string) (SlotState, error)
 		return SlotState{}, &Error{Op: "inspect", Object: quoted("slot", slot), Class: classifyCause(err), Hint: HintOf(err), Err: err}
 	}
 	return s, nil
+}
+
+// Working tells whether a walsender does something else than to wait for its
+// client. One that is cut off from its client waits for it, in a read or in a
+// write; one that decodes does not.
+func Working(ctx context.Context, c Querier, pid uint32) (working bool, err error) {
+	// What belongs to another role is hidden: its state is NULL.
+	err = c.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_catalog.pg_stat_activity
+		WHERE pid = $1::bigint AND state IS NOT NULL AND coalesce(wait_event_type, '') NOT IN ('Client', 'Activity')`, int64(pid)).Scan(&working)
+	if err != nil {
+		err = &Error{Op: "inspect", Object: fmt.Sprintf("walsender %d", pid), Class: classifyCause(err), Hint: HintOf(err), Err: err}
+	}
+	return working, err
 }
 
 func parseLSNs(a string, x *pglogrepl.LSN, b string, y *pglogrepl.LSN, c string, z *pglogrepl.LSN) error {

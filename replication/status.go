@@ -82,7 +82,7 @@ func (s *Stream) report() {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		if quiet := s.silence(); quiet > silences*s.interval {
+		if quiet := s.silence(); quiet > silences*s.interval && !s.busy() {
 			s.interrupt(&Error{Op: "read", Object: "the replication stream", Class: Transient,
 				Err: fmt.Errorf("nothing heard from the server for %v, although it was asked to reply", quiet.Round(time.Millisecond))})
 			return
@@ -142,6 +142,12 @@ func (s *Stream) silence() time.Duration {
 	}
 	return max(0, s.clock()-time.Duration(max(waiting, s.heard.Load())))
 }
+
+// busy tells that the server's silence has another reason than a dead link. A
+// walsender that decodes a large transaction of tables that are not published
+// looks at what it was sent only when half of wal_sender_timeout has passed, and
+// a session given up before would begin with the same transaction again.
+func (s *Stream) busy() bool { return s.cfg.Busy != nil && s.cfg.Busy() }
 
 // nudge wakes the status writer. It never blocks.
 func (s *Stream) nudge() {

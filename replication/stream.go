@@ -30,6 +30,7 @@ type Config struct {
 	Publication string
 	Table       Table       // what the publication must contain: the root of a partitioned table
 	Alive       func() bool // while false no status is sent, so that the server cuts a wedged relay off; nil: always
+	Busy        func() bool // whether the server was seen, over another connection, to be at work for this stream: see Working; nil: never
 }
 
 // Server is what the server said about itself at connect.

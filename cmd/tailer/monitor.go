@@ -18,12 +18,16 @@ const (
 )
 
 // owned remembers when the server was last seen to name this session's backend
-// as the one that holds the slot.
-type owned struct{ at atomic.Int64 } // Unix nanoseconds
+// as the one that holds the slot, and when that backend was last seen at work.
+type owned struct{ at, worked atomic.Int64 } // Unix nanoseconds
 
 func (o *owned) seen(at time.Time)    { o.at.Store(at.UnixNano()) }
 func (o *owned) last() time.Time      { return time.Unix(0, o.at.Load()) }
 func (o *owned) since() time.Duration { return time.Since(o.last()) }
+
+// busy excuses a stream on which the server is silent, for as long as it takes
+// to look again.
+func (o *owned) busy() bool { return time.Since(time.Unix(0, o.worked.Load())) < 2*monitorEvery }
 
 var errShuttingDown = errors.New("the server is shutting down")
 
@@ -83,6 +87,15 @@ func (s *session) watch(ctx context.Context) error {
 			return fmt.Errorf("%w (active: %t, pid %d)", errSlotTaken, state.Active, state.ActivePID)
 		}
 		s.metrics.SetSlot(state.Lag(), state.Retained())
+		if time.Since(s.stream.Heard()) > s.stream.Interval() {
+			working, err := replication.Working(ctx, conn, s.stream.Server().BackendPID)
+			if err != nil {
+				return s.gone(ctx, err)
+			}
+			if working {
+				s.owned.worked.Store(asked.UnixNano())
+			}
+		}
 		if err := idle(ctx, conn, monitorEvery); err != nil {
 			return s.gone(ctx, err)
 		}

@@ -144,11 +144,14 @@ func (r *relay) session(ctx context.Context) error {
 	if err := r.publisher.Ping(ctx); err != nil {
 		return err
 	}
-	stream, err := replication.Open(ctx, r.stream, r.log)
+	s := &session{relay: r}
+	config := r.stream
+	config.Busy = s.owned.busy
+	stream, err := replication.Open(ctx, config, r.log)
 	if err != nil {
 		return err
 	}
-	s := &session{relay: r, stream: stream, tracker: checkpoint.NewTracker(stream.Start())}
+	s.stream, s.tracker = stream, checkpoint.NewTracker(stream.Start())
 	s.hand = newHandoff(r.builder.NewBatch, r.health.Beat)
 	server := stream.Server()
 	r.log.Info("streaming", "slot", r.stream.Slot, "publication", r.stream.Publication, "lsn", stream.Start().String(),
