@@ -317,11 +317,11 @@ func (c *connections) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, 
 	}
 }
 
-// last is why the last attempt to connect failed, and since when every login was refused.
-func (c *connections) last() (err error, refused time.Time) {
+// last is since when every login was refused, and why the last attempt to connect failed.
+func (c *connections) last() (refused time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err, c.refuse
+	return c.refuse, c.err
 }
 
 // take returns how many attempts failed since it was last called.

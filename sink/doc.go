@@ -53,8 +53,25 @@
 // null_payload, then invalid for id and type, for the headers column, and last what the encoder says of the payload.
 // deadletter.go has their form, and what is cut from one that is too large.
 //
+// # The publisher side
+//
+// [Idempotent] publishes a batch in cycles: produce all, flush, look at every promise, resolve what failed (resolve.go
+// says how). Its rules:
+//
+//   - Nothing of a cycle is sent before all of it is buffered, and no cycle begins before the one before is settled. So
+//     what is written of a partition is a prefix of what was to be written.
+//   - A record is refused only by a broker that saw it alone, with an error that no retry cures. Its dead letter takes
+//     its place. Any other failure holds: the same record again, for ever, said aloud through Observer.Blocked.
+//   - A record's context never ends and no record times out. A cycle ends early only as a whole: abort, and if that
+//     does not settle it in time, close the client.
+//   - A batch's memory is free when every promise of it was called ([Batch.Settled]), not when a flush, a close or
+//     Publish has returned.
+//   - Topics are created on purpose or not at all.
+//
 // # Goroutines
 //
-// The package's record side starts none. Builder and Add belong to the reader goroutine; seal and the dead letter
-// methods belong to the publisher, which owns a batch from the hand-over to Reset.
+// The record side starts none. Builder and Add belong to the reader goroutine; seal and the dead letter methods belong
+// to the publisher, which owns a batch from the hand-over to Reset. All methods of Idempotent belong to the publisher's
+// goroutine; it hands single calls that block to goroutines of their own, to go on beating, and waits for them. Promises
+// and hooks run in goroutines of kgo: they touch only flight, connections, limits and kafkaLog, each behind its mutex.
 package sink

@@ -141,6 +141,12 @@ func Classify(err error) Class {
 	return Transient
 }
 
+// answered is true when a broker said so, and false when none could be asked.
+func answered(err error) bool {
+	var code *kerr.Error
+	return errors.As(err, &code)
+}
+
 // refusal gives the reason of the dead letter for a record that failed alone with err.
 func refusal(err error) (Reason, bool) {
 	if Classify(err) != PermanentRecord {

@@ -393,7 +393,7 @@ func (p *Idempotent) hold(g *group, topic string, err error) {
 	g.tries++
 	g.due = now.Add(backoff(g.tries, p.backoffMin, p.backoffMax))
 	why := err
-	if last, _ := p.conns.last(); last != nil && Classify(err) != Hold {
+	if _, last := p.conns.last(); last != nil && !answered(err) {
 		why = last
 	}
 	if Classify(why) != Auth {

@@ -109,6 +109,28 @@ func TestLoginRefusedForLong(t *testing.T) {
 	}
 }
 
+// The same with a record in flight whose fate is not known: kgo never gives it up by itself.
+func TestLoginRefusedForLongWithARecordInFlight(t *testing.T) {
+	c := fakeCluster(t, kfake.SeedTopics(1, "a"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", secret))
+	p, w := publisherFor(t, c.ListenAddrs(), func(cfg *KafkaConfig) {
+		cfg.SASL = SASLConfig{Mechanism: "PLAIN", Username: "relay", Password: func() (string, error) { return secret, nil }}
+	})
+	p.slow, p.patience, p.abort = 100*time.Millisecond, 500*time.Millisecond, 200*time.Millisecond
+	publish(t, p, batchOf(t, ev{"a", "k", "e0"}))
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, Err: kerr.SaslAuthenticationFailed, Count: -1})
+		return nil, errors.New("hang up"), true
+	})
+	b := batchOf(t, ev{"a", "k", "e1"})
+	err := result(t, background(context.Background(), p, b))
+	if Classify(err) != Auth || !strings.Contains(HintOf(err), `"relay"`) || !b.Settled() {
+		t.Errorf("error %v (%v), hint %q, settled %v", err, Classify(err), HintOf(err), b.Settled())
+	}
+	if w.acked != 1 || w.deadLetters() != 0 {
+		t.Errorf("acked %d, dead letters %v", w.acked, w.dead)
+	}
+}
+
 func TestPasswordFileUnreadable(t *testing.T) {
 	c := fakeCluster(t, kfake.SeedTopics(1, "a"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", secret))
 	p, _ := publisherFor(t, c.ListenAddrs(), func(cfg *KafkaConfig) {

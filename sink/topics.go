@@ -140,7 +140,8 @@ func maxMessageBytes(ctx context.Context, cl *kgo.Client, topic string) (int32, 
 		if err != nil || n <= 0 {
 			return 0, nil
 		}
-		return int32(max(512, min(n, maxRequest))), nil // kgo wants no less than 512
+		// kgo wants no less than 512, and keeps some of its largest request for itself.
+		return int32(max(512, min(n, maxRequest/2))), nil
 	}
 	return 0, nil
 }
