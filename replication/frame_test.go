@@ -86,7 +86,10 @@ func FuzzParseFrame(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		frame, err := parseFrame(b)
-		// The library is the oracle, where it is defined.
+		// The library is the oracle, but for times too far from 2000 for a Duration.
+		sameTime := func(want time.Time) bool {
+			return frame.sent > 9e15 || frame.sent < -9e15 || frame.ServerTime.Equal(want)
+		}
 		switch {
 		case len(b) > 0 && b[0] == frameXLogData:
 			want, wantErr := pglogrepl.ParseXLogData(b[1:])
@@ -94,7 +97,7 @@ func FuzzParseFrame(f *testing.F) {
 				t.Fatalf("%v, the library says %v", err, wantErr)
 			}
 			if err == nil && (frame.WALStart != want.WALStart || frame.WALEnd != want.ServerWALEnd ||
-				!frame.ServerTime.Equal(want.ServerTime) || !bytes.Equal(frame.Data, want.WALData)) {
+				!sameTime(want.ServerTime) || !bytes.Equal(frame.Data, want.WALData)) {
 				t.Fatalf("%+v, the library says %+v", frame, want)
 			}
 		case len(b) > 0 && b[0] == frameKeepalive:
@@ -103,7 +106,7 @@ func FuzzParseFrame(f *testing.F) {
 				t.Fatalf("%v, the library says %v", err, wantErr)
 			}
 			if err == nil && (frame.WALEnd != want.ServerWALEnd || frame.ReplyRequested != want.ReplyRequested ||
-				!frame.ServerTime.Equal(want.ServerTime)) {
+				!sameTime(want.ServerTime)) {
 				t.Fatalf("%+v, the library says %+v", frame, want)
 			}
 		case err == nil:
