@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,6 +58,7 @@ type play struct {
 // trace is a process or path that must be gone in the end.
 type trace struct {
 	what string
+	file bool
 	left func() bool
 }
 
@@ -99,7 +101,7 @@ func (p *play) note(t *testing.T) {
 		p.path(dir[1])
 	}
 	for _, port := range regexp.MustCompile(`127\.0\.0\.1:(\d+)`).FindAllStringSubmatch(p.text.String(), -1) {
-		p.traces = append(p.traces, trace{"a listener on port " + port[1], func() bool {
+		p.traces = append(p.traces, trace{"a listener on port " + port[1], false, func() bool {
 			out, err := exec.Command("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/"+port[1]).CombinedOutput()
 			return err == nil && len(out) == 0
 		}})
@@ -122,7 +124,7 @@ func (p *play) noteProcesses(t *testing.T) (names map[string]bool) {
 		for _, dir := range regexp.MustCompile(`/tmp/tailer-e2e-\d+/run/(?:demo|pg\d+)-[^/\s]+`).FindAllString(words, -1) {
 			p.path(dir)
 		}
-		p.traces = append(p.traces, trace{fmt.Sprintf("process %d, %s", pid, words), func() bool { return command(pid) == words }})
+		p.traces = append(p.traces, trace{fmt.Sprintf("process %d, %s", pid, words), false, func() bool { return command(pid) == words }})
 	}
 	return names
 }
@@ -138,7 +140,7 @@ func command(pid int) string {
 
 func (p *play) path(path string) {
 	for _, name := range []string{path, path + ".lock", path + ".pids"} {
-		p.traces = append(p.traces, trace{name, func() bool { _, err := os.Lstat(name); return err == nil }})
+		p.traces = append(p.traces, trace{name, true, func() bool { _, err := os.Lstat(name); return err == nil }})
 	}
 }
 
@@ -183,13 +185,34 @@ func (p *play) end(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// clean fails for what is left. Orphans of a demo that was killed have a moment.
+// clean fails for what is left. Files have to be gone with the demo, for they
+// would not stay: any other process that uses package host sweeps them away.
+// A process that was killed has a moment to die.
 func (p *play) clean(t *testing.T) {
 	t.Helper()
 	if len(p.traces) == 0 {
 		t.Error("nothing was noted that could be left behind")
 	}
+	var late []trace
+	slices.SortStableFunc(p.traces, func(a, b trace) int { // the quick ones first
+		switch {
+		case a.file && !b.file:
+			return -1
+		case b.file && !a.file:
+			return 1
+		}
+		return 0
+	})
 	for _, tr := range p.traces {
+		switch {
+		case !tr.left():
+		case tr.file:
+			t.Errorf("left behind: %s", tr.what)
+		default:
+			late = append(late, tr)
+		}
+	}
+	for _, tr := range late {
 		for deadline := time.Now().Add(5 * time.Second); tr.left(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Errorf("left behind: %s", tr.what)
