@@ -48,7 +48,11 @@ func CacheDir() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the cache folder: %w", err)
 	}
-	if os.Geteuid() == 0 && !openToAll(dir) {
+	if os.Geteuid() != 0 {
+		return dir, nil
+	}
+	os.Chmod(dir, 0o755) // our file mode mask may have closed it; judged below
+	if !openToAll(dir) {
 		return "", fmt.Errorf("cache folder %s cannot be entered by other users, and Postgres does not run as root: set TAILER_E2E_CACHE to a folder that can", dir)
 	}
 	return dir, nil

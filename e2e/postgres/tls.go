@@ -88,5 +88,8 @@ func issue(ca *issuer, name, certFile, keyFile string) (*issuer, error) {
 	if err := os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644); err != nil {
 		return nil, err
 	}
+	if err := os.Chmod(certFile, 0o644); err != nil { // whatever our file mode mask: Postgres reads it, too
+		return nil, err
+	}
 	return &issuer{cert, key}, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600)
 }
