@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tailer-relay/tailer/e2e/harness"
+	"github.com/tailer-relay/tailer/replication"
 )
 
 // SenderTimeout keeps a session busy for several times wal_sender_timeout: with a
@@ -20,7 +22,8 @@ import (
 // them may the server cut the connection off, or the relay give it up: what is
 // read again would take as long again.
 //
-// Seen red with a relay that sends no status while its reader is held back.
+// Seen red with a relay that sends no status while its reader is held back,
+// and with one that takes a busy walsender's silence for a dead link.
 func SenderTimeout(t *testing.T, env Env) {
 	t.Run("broker stalled", func(t *testing.T) {
 		t.Parallel()
@@ -33,6 +36,10 @@ func SenderTimeout(t *testing.T, env Env) {
 	t.Run("big transaction, another table", func(t *testing.T) {
 		t.Parallel()
 		senderTimeoutUnpublished(t, env)
+	})
+	t.Run("big transaction, another table, slow server", func(t *testing.T) {
+		t.Parallel()
+		silentServer(t, env)
 	})
 }
 
@@ -91,6 +98,55 @@ func senderTimeoutUnpublished(t *testing.T, env Env) {
 	b.ledger.Insert(t, 0, 1)
 	b.pg.Exec(t, "CREATE TABLE another (n bigint, pad text)",
 		"INSERT INTO another SELECT g, repeat('x', 50) FROM generate_series(1, 300000) g")
+	b.ledger.Insert(t, 0, 1)
+	b.settle()
+	steady.assert(t)
+	b.finish(relay, 0)
+}
+
+// silentServer is the same where wal_sender_timeout is as most have it, a
+// minute: a walsender that decodes reads and sends nothing for half of that.
+// How long it takes is a matter of the machine and its disk, so it is stopped
+// in the middle for longer than any silence that ends a session.
+func silentServer(t *testing.T, env Env) {
+	env.Brokers = nil
+	b := env.lay(t, bedOptions{settings: map[string]string{"wal_sender_timeout": "60s", "logical_decoding_work_mem": "64kB"}})
+	relay := b.start()
+	steady := b.steady(relay)
+	b.ledger.Insert(t, 0, 1)
+	b.pg.Exec(t, "CREATE TABLE another (n bigint)")
+	b.settle()
+	conn, pid := b.conn(), int(steady.sender)
+	working := func() bool {
+		working, err := replication.Working(t.Context(), conn, uint32(pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return working
+	}
+	harness.Eventually(t, patience, "the walsender stopped while it decodes", func() bool {
+		b.pg.Exec(t, "INSERT INTO another SELECT generate_series(1, 200000)")
+		if !working() || syscall.Kill(pid, syscall.SIGSTOP) != nil {
+			return false
+		}
+		t.Cleanup(func() { syscall.Kill(pid, syscall.SIGCONT) })
+		if working() {
+			return true
+		}
+		syscall.Kill(pid, syscall.SIGCONT)
+		return false
+	})
+	harness.Eventually(t, patience, "12 s of silence", func() bool {
+		var silent bool
+		err := conn.QueryRow(t.Context(), "SELECT reply_time < now() - interval '12 s' FROM pg_stat_replication WHERE pid = $1", pid).Scan(&silent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return silent
+	})
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
 	b.ledger.Insert(t, 0, 1)
 	b.settle()
 	steady.assert(t)
