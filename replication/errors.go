@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -205,15 +206,25 @@ func HintOf(err error) string {
 	if errors.As(err, &active) {
 		return "this relay stands by and takes over when the slot is free; SELECT pid, client_addr, application_name FROM pg_stat_replication shows who holds it"
 	}
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	var (
+		pg         *pgconn.PgError
+		unverified *tls.CertificateVerificationError
+		op         *net.OpError
+	)
+	switch {
+	case errors.As(err, &pg):
+	case errors.As(err, &unverified):
+		return "the server's certificate is not what postgres.dsn asks for: sslrootcert is the authority that signed it, sslmode how much is checked, host the name in it"
+	case errors.As(err, &op) && op.Op == "remote error": // an alert, see classifyCause
+		return "the server refuses TLS as postgres.dsn offers it: check sslcert and sslkey, whose authority the server must know"
+	default:
 		return ""
 	}
 	switch pg.Code {
 	case "28P01":
 		return "check the user in postgres.dsn and the secret in postgres.password_file; the secret is read again at every try"
 	case "28000":
-		return "pg_hba.conf must let this user connect from this host to the database itself (the keyword \"replication\" does not cover logical replication), and the role needs LOGIN"
+		return "pg_hba.conf must let this user connect from this host to the database itself (the keyword \"replication\" does not cover logical replication), and the role needs LOGIN; where it wants a certificate, set sslcert and sslkey in postgres.dsn"
 	case "3D000":
 		return "name the database that has the outbox table in postgres.dsn"
 	case "42501":

@@ -88,6 +88,25 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// An error of TLS has no code of Postgres, and says by itself where to look.
+func TestHintsForTLS(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"authority unknown", &tls.CertificateVerificationError{Err: errors.New("x509")}, "sslrootcert"},
+		{"our certificate is refused", &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, "sslcert"},
+		{"ours is missing", pgError("28000", "connection requires a valid client certificate"), "sslcert"},
+		{"no answer", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, ""},
+	} {
+		got := HintOf(&Error{Op: "connect", Class: Classify(c.err), Err: fmt.Errorf("several: %w", errors.Join(errors.New("x"), c.err))})
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
 func TestStreamErrors(t *testing.T) {
 	cfg := Config{Slot: "s1", Publication: "pub"}
 	where := `slot "s1", output plugin "pgoutput", in the change callback, associated LSN 0/1A2B3C8`
