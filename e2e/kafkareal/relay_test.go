@@ -27,8 +27,12 @@ func cluster(brokers int) *shared {
 	s.start = sync.OnceValues(func() (*kafka.Real, error) {
 		real, err := kafka.StartReal(context.Background(), kafka.RealOptions{
 			Brokers: brokers,
-			// A frozen broker is given up sooner than after the usual 9 and 30 s.
-			Settings: map[string]string{"broker.session.timeout.ms": "4000", "replica.lag.time.max.ms": "5000"},
+			Settings: map[string]string{
+				// A frozen broker is given up sooner than after the usual 9 and 30 s,
+				"broker.session.timeout.ms": "4000", "replica.lag.time.max.ms": "5000",
+				// and an idle producer sooner than after a day.
+				"producer.id.expiration.ms": "5000", "producer.id.expiration.check.interval.ms": "500",
+			},
 		})
 		s.real = real
 		return real, err
@@ -80,6 +84,8 @@ func TestKillRounds(t *testing.T) {
 }
 
 func TestCase_S05_RecordTooLarge(t *testing.T) { scenario.RecordTooLarge(t, one.env(t)) }
+
+func TestCase_D05_ProducerExpires(t *testing.T) { scenario.ProducerExpires(t, one.env(t)) }
 
 func TestNullKeyOnCompactedTopic(t *testing.T) { scenario.NullKeyCompacted(t, one.env(t)) }
 

@@ -3,8 +3,10 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tailer-relay/tailer/e2e/harness"
@@ -145,4 +147,39 @@ func TopicsCreated(t testing.TB, env Env) {
 		}
 	}
 	b.finish(relay, 0)
+}
+
+// ProducerExpires is the part of D05 that only time brings: the relay is idle
+// for so long that the broker forgets its producer. It goes on all the same.
+func ProducerExpires(t testing.TB, env Env) {
+	b := env.lay(t, bedOptions{partitions: 1})
+	relay := b.start()
+	admin := b.admin()
+	known := func() int {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		var set kadm.TopicsSet
+		set.Add(b.topic, 0)
+		described, err := admin.DescribeProducers(ctx, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		described.EachProducer(func(kadm.DescribedProducer) { n++ })
+		return n
+	}
+	for range 2 {
+		b.ledger.Insert(t, 0, 50)
+		b.settle()
+		if known() == 0 {
+			t.Error("the broker does not know the producer that has just written")
+		}
+		harness.Eventually(t, patience, "the broker to forget an idle producer", func() bool { return known() == 0 })
+	}
+	b.ledger.Insert(t, 0, 50)
+	b.settle()
+	b.finish(relay, 0)
+	if n := strings.Count(relay.Logs(), `"msg":"streaming"`); n != 1 {
+		t.Errorf("%d sessions with Postgres for a producer that expired", n)
+	}
 }
