@@ -77,8 +77,8 @@ func TestPartitionAsJava(t *testing.T) {
 	}
 }
 
-// One topic's acknowledgement missing holds the whole batch, whatever the other topic says. Seen red with a promise
-// that counts but a Publish that does not look at who failed.
+// One topic's acknowledgement missing holds the whole batch, whatever the other topic says. Seen red with a
+// Publish that does not wait for the flush.
 func TestCase_L03_AcksOutOfOrderAcrossTopics(t *testing.T) {
 	c := fakeCluster(t, kfake.SeedTopics(1, "a", "b"))
 	p, w := publisherFor(t, c.ListenAddrs(), nil)

@@ -108,14 +108,18 @@ func TestDeadLetterTopicFails(t *testing.T) {
 func TestDeadLettersOfTheBatch(t *testing.T) {
 	c := fakeCluster(t, kfake.SeedTopics(1, "a"))
 	p, w := publisherFor(t, c.ListenAddrs(), nil)
+	publish(t, p, batchOf(t, ev{"no/name", "k", "e0"}, ev{"a", "k", "also"}))
+	if w.acked != 1 || w.dead[ReasonInvalidTopic] != 1 || len(w.published) != 1 || len(w.causes) != 0 {
+		t.Errorf("acked %d, dead %v, published %v, causes %q", w.acked, w.dead, w.published, w.causes)
+	}
 	b := batchOf(t, ev{"a", "k", "e1"}, ev{"no/name", "k", "e2"}, ev{"a", "k", "e3"})
 	poison(c, testDLQ, kerr.InvalidRecord, 3, "e2") // refused for good, it holds and is tried again
 	publish(t, p, b)
-	wantValues(t, "a", topicOf(t, c.ListenAddrs(), "a"), "e1", "e3")
+	wantValues(t, "a", topicOf(t, c.ListenAddrs(), "a"), "also", "e1", "e3")
 	dlq := topicOf(t, c.ListenAddrs(), testDLQ)
-	wantValues(t, "dead letters", dlq, "e2")
-	wantDead(t, dlq[0], ReasonInvalidTopic)
-	if w.acked != 2 || w.dead[ReasonInvalidTopic] != 1 || w.published[testDLQ] != 0 || !strings.Contains(strings.Join(w.causes, "\n"), "dead letter refused") {
+	wantValues(t, "dead letters", dlq, "e0", "e2")
+	wantDead(t, dlq[1], ReasonInvalidTopic)
+	if w.acked != 3 || w.dead[ReasonInvalidTopic] != 2 || w.published[testDLQ] != 0 || !strings.Contains(strings.Join(w.causes, "\n"), "dead letter refused") {
 		t.Errorf("acked %d, dead %v, published %v, causes %q", w.acked, w.dead, w.published, w.causes)
 	}
 }
