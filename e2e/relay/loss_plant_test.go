@@ -34,6 +34,9 @@ type plant struct {
 	ledger   *harness.Ledger
 	consumer *harness.Consumer
 	sampler  *harness.Sampler
+
+	brokers []string       // what clients are told
+	door    *harness.Proxy // in front of the first broker, with plantOptions.Door
 }
 
 type plantOptions struct {
@@ -41,6 +44,7 @@ type plantOptions struct {
 	Ledger   harness.LedgerOptions
 	Kafka    kafka.FakeOptions
 	Blind    bool // no consumer: the test reads the topics itself
+	Door     bool // clients begin at an address of which the brokers know nothing
 }
 
 func newPlant(t *testing.T, opt plantOptions) *plant {
@@ -50,19 +54,29 @@ func newPlant(t *testing.T, opt plantOptions) *plant {
 	p := &plant{t: t, pg: postgres.New(t, postgres.Options{Settings: settings}), wire: kafka.NewWire(t)}
 	opt.Kafka.Options = append([]kfake.Opt{p.wire.Opt()}, opt.Kafka.Options...)
 	p.fake = kafka.NewFake(t, opt.Kafka)
+	p.brokers = p.fake.Addrs()
+	if opt.Door {
+		p.door = harness.NewProxy(t, p.brokers[0])
+		p.brokers = []string{p.door.Addr()}
+	}
 	p.ledger = harness.NewLedger(t, p.pg, opt.Ledger)
 	if !opt.Blind {
-		p.consumer = harness.NewConsumer(t, p.fake.Addrs(), p.ledger.Topics()...)
+		p.consumer = harness.NewConsumer(t, p.brokers, p.ledger.Topics()...)
 	}
 	p.sampler = harness.StartSampler(t, p.ledger.DSN(), p.ledger.Slot(), harness.FakeEnds(p.fake.Cluster), p.ledger.Topics()...)
 	return p
 }
 
-func (p *plant) config() harness.Config { return p.ledger.Config(p.fake.Addrs()) }
+func (p *plant) config() harness.Config { return p.ledger.Config(p.brokers) }
 
 func (p *plant) start() *harness.Relay {
 	p.t.Helper()
-	return harness.StartRelay(p.t, harness.RelayOptions{Config: p.config()})
+	return p.startWith(p.config())
+}
+
+func (p *plant) startWith(config harness.Config) *harness.Relay {
+	p.t.Helper()
+	return harness.StartRelay(p.t, harness.RelayOptions{Config: config})
 }
 
 // end waits for delivery, stops the relay, which must drain, and judges: all
@@ -118,6 +132,27 @@ func (p *plant) waitHeard(lsn pglogrepl.LSN, n int) {
 			seen[at] = true
 		}
 		return len(seen) > n
+	})
+}
+
+// outlast waits until the relay has gone on speaking to that walsender for so long.
+func (p *plant) outlast(sender int, d time.Duration) {
+	p.t.Helper()
+	conn := p.pg.Conn(p.t, "postgres")
+	var begin time.Time
+	harness.Eventually(p.t, d+time.Minute, fmt.Sprintf("statuses to walsender %d for %v", sender, d), func() bool {
+		var at *time.Time
+		err := conn.QueryRow(context.Background(), "SELECT reply_time FROM pg_stat_replication WHERE pid = $1", sender).Scan(&at)
+		if err != nil {
+			p.t.Fatalf("walsender %d: %v", sender, err)
+		}
+		if at == nil {
+			return false
+		}
+		if begin.IsZero() {
+			begin = *at
+		}
+		return at.Sub(begin) >= d
 	})
 }
 
