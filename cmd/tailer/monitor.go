@@ -23,6 +23,7 @@ type owned struct{ at, worked atomic.Int64 } // Unix nanoseconds
 
 func (o *owned) seen(at time.Time)    { o.at.Store(at.UnixNano()) }
 func (o *owned) last() time.Time      { return time.Unix(0, o.at.Load()) }
+func (o *owned) ever() bool           { return o.at.Load() != 0 }
 func (o *owned) since() time.Duration { return time.Since(o.last()) }
 
 // busy excuses a stream on which the server is silent, for as long as it takes
@@ -81,10 +82,14 @@ func (s *session) watch(ctx context.Context) error {
 		if err != nil {
 			return s.gone(ctx, err)
 		}
-		if state.Active && uint32(state.ActivePID) == s.stream.Server().BackendPID {
+		switch ours := state.Active && uint32(state.ActivePID) == s.stream.Server().BackendPID; {
+		case ours:
 			s.owned.seen(asked)
-		} else {
+		case s.owned.ever():
 			return fmt.Errorf("%w (active: %t, pid %d)", errSlotTaken, state.Active, state.ActivePID)
+		default:
+			// Behind a connection pooler the pid that the session was told is the
+			// pooler's invention, and says nothing about the slot.
 		}
 		s.metrics.SetSlot(state.Lag(), state.Retained())
 		if time.Since(s.stream.Heard()) > s.stream.Interval() {
