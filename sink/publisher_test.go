@@ -94,6 +94,7 @@ func TestCase_L03_AcksOutOfOrderAcrossTopics(t *testing.T) {
 	if w.cause("b") != "" {
 		t.Errorf("topic b counts as blocked: %s", w.cause("b"))
 	}
+	eventually(t, "topic b has its records", func() bool { return len(topicOf(t, c.ListenAddrs(), "b")) == 50 })
 	wantValues(t, "b", topicOf(t, c.ListenAddrs(), "b"), labels(series("b", "k", "b", 1, 50))...)
 	running(t, done, "topic a did not acknowledge")
 	h.Remove()
@@ -400,6 +401,7 @@ func TestCase_S07_TopicMissing(t *testing.T) {
 	evs = append(evs, series("late", "k", "l", 11, 20)...)
 	done := background(context.Background(), p, batchOf(t, evs...))
 	eventually(t, "the topic is blocked", func() bool { return strings.Contains(w.cause("late"), "kafka-topics.sh --create --topic late") })
+	eventually(t, "the other topic has its records", func() bool { return len(topicOf(t, c.ListenAddrs(), "b")) == 10 })
 	wantValues(t, "b", topicOf(t, c.ListenAddrs(), "b"), labels(series("b", "k", "b", 1, 10))...)
 	running(t, done, "a topic is missing")
 	if c.TopicInfo("late") != nil {
