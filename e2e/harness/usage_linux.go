@@ -34,7 +34,7 @@ func processUsage(pid int) (Usage, error) {
 		}
 	}
 	if u.PeakRSS == 0 {
-		return u, errEnded // a zombie has no memory
+		return u, fmt.Errorf("process %d has ended", pid) // a zombie has no memory
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -119,7 +119,9 @@ func (w *Writers) loop(ctx context.Context, rng *rand.Rand) {
 			w.rows.Add(int64(rows))
 		case err != nil && !outage(err):
 			w.mu.Lock()
-			w.err = cmpErr(w.err, err)
+			if w.err == nil {
+				w.err = err
+			}
 			w.mu.Unlock()
 			return
 		case err != nil:
@@ -138,13 +140,6 @@ func (w *Writers) loop(ctx context.Context, rng *rand.Rand) {
 			}
 		}
 	}
-}
-
-func cmpErr(first, err error) error {
-	if first != nil {
-		return first
-	}
-	return err
 }
 
 // outage tells a server that goes away from a statement that is wrong. A wrong

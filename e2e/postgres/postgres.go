@@ -23,8 +23,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -278,12 +278,24 @@ func (s *Server) configure() error {
 		s.write("pg_hba.conf", strings.Join(hba, "\n")+"\n"))
 }
 
-// SetHBA replaces pg_hba.conf and has a running server read it.
+// SetHBA replaces pg_hba.conf and has a running server read it. Connections
+// from then on are judged by it.
 func (s *Server) SetHBA(lines ...string) error {
+	const heard = "received SIGHUP"
+	before := strings.Count(s.LogTail(math.MaxInt), heard)
 	if err := s.write("pg_hba.conf", strings.Join(lines, "\n")+"\n"); err != nil {
 		return err
 	}
-	return s.Signal(syscall.SIGHUP)
+	if err := s.Signal(syscall.SIGHUP); err != nil {
+		return err
+	}
+	// The postmaster says so, reads the files, and only then takes connections.
+	for end := time.Now().Add(10 * time.Second); strings.Count(s.LogTail(math.MaxInt), heard) == before; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New("postgres did not read its pg_hba.conf")
+		}
+	}
+	return nil
 }
 
 // write makes a file of PGDATA that belongs to the server's user.
@@ -300,17 +312,6 @@ func (s *Server) chown(path string) error {
 		return nil
 	}
 	return os.Lchown(path, int(s.user.Uid), int(s.user.Gid))
-}
-
-// CopyLog writes the whole log, for a caller that keeps it.
-func (s *Server) CopyLog(w io.Writer) error {
-	f, err := os.Open(s.LogFile())
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(w, f)
-	return err
 }
 
 // waitLimit bounds a start, which may have to recover, and a stop: a fast one

@@ -112,6 +112,20 @@ func TestTLS(t *testing.T) {
 	if connect("sslmode=disable") == nil {
 		t.Error("connected without TLS")
 	}
+	for range 20 {
+		if err := s.SetHBA("host all all 127.0.0.1/32 trust"); err != nil {
+			t.Fatal(err)
+		}
+		if err := connect("sslmode=disable"); err != nil {
+			t.Fatalf("the new rules let it in: %v", err)
+		}
+		if err := s.SetHBA("host all all 127.0.0.1/32 reject"); err != nil {
+			t.Fatal(err)
+		}
+		if connect("sslmode=disable") == nil {
+			t.Fatal("connected against the new rules")
+		}
+	}
 }
 
 // Copies of one cluster share the identifier, a fresh one has its own; a named
