@@ -135,6 +135,9 @@ func TestBacklogNeedsAge(t *testing.T) {
 	drain(t, c, buf)
 	engage(t, c, peer, buf)
 	c.behind = false
+	if _, err := peer.Write([]byte("x")); err != nil { // engage may have read everything
+		t.Fatal(err)
+	}
 	if _, err := c.Read(buf); err != nil {
 		t.Fatal(err)
 	}
