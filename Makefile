@@ -37,7 +37,7 @@ test-unit: build
 	TAILER_E2E_BINARY='$(CURDIR)/bin/tailer' $(GO) test $(RACE) -timeout 10m $(INSIDE)
 
 test-e2e: build
-	$(E2E) -timeout 10m ./e2e/relay
+	$(E2E) -timeout 15m ./e2e/relay ./e2e/demo
 
 test-kafka: build ## end to end on a real Apache Kafka: Java and Maven
 	$(E2E) -timeout 15m ./e2e/kafkareal
