@@ -43,9 +43,7 @@ func (s *Stream) Close(ctx context.Context) error {
 
 func (s *Stream) close(ctx context.Context) error {
 	defer s.conn.Close()
-	if s.unhook != nil {
-		s.unhook()
-	}
+	s.release()
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 

@@ -59,6 +59,9 @@ func openStream(ctx context.Context, cfg Config, log *slog.Logger) (*Stream, err
 		err = s.seed(ctx, queries)
 	}
 	if err != nil {
+		// The hook outlives the attempt with the caller's context, and with it
+		// all that the Stream holds: a standby tries twice a second, for weeks.
+		s.release()
 		s.conn.Close()
 		return nil, err
 	}

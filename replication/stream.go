@@ -194,12 +194,17 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 	}
 }
 
-// watch lets the end of ctx interrupt reads. Only a new context costs anything.
-func (s *Stream) watch(ctx context.Context, done <-chan struct{}) {
+// release lets go of the context that was watched last.
+func (s *Stream) release() {
 	if s.unhook != nil {
 		s.unhook()
 		s.unhook = nil
 	}
+}
+
+// watch lets the end of ctx interrupt reads. Only a new context costs anything.
+func (s *Stream) watch(ctx context.Context, done <-chan struct{}) {
+	s.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hooked++
