@@ -218,11 +218,11 @@ func (p *Idempotent) wait(ctx context.Context, f *flight, c *client, done <-chan
 			}
 			refused, last := p.conns.last()
 			f.unanswered(func(topic string, n int) {
-				why := fmt.Errorf("no answer from topic %q for %d records: see that its leaders run and its replicas are in sync (kafka-topics.sh --describe --topic %s)", topic, n, topic)
+				why := fmt.Errorf("no answer from topic %q for %d records: see that its leaders run and its replicas are in sync (%s --describe --topic %s)", topic, n, p.cfg.script("kafka-topics.sh"), topic)
 				if last != nil {
 					why = fmt.Errorf("no answer from topic %q for %d records; %w", topic, n, last)
 				}
-				p.blocked.set(topic, cause(topic, p.cfg.SASL.Username, why), now)
+				p.blocked.set(topic, p.cfg.cause(topic, why), now)
 			})
 			if !refused.IsZero() && now.Sub(refused) >= p.patience {
 				p.cutOff(f, c, done)
@@ -272,7 +272,7 @@ func (p *Idempotent) ended(ctx context.Context) error {
 }
 
 func (p *Idempotent) refusedFor(err error) error {
-	return &Error{Op: "log in to brokers", Object: fmt.Sprint(p.cfg.Brokers), Class: Auth, Hint: hint("", p.cfg.SASL.Username, err), Err: err}
+	return &Error{Op: "log in to brokers", Object: fmt.Sprint(p.cfg.Brokers), Class: Auth, Hint: p.cfg.hint("", err), Err: err}
 }
 
 // count tells the observer what the client retried by itself.

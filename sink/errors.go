@@ -61,15 +61,6 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// HintOf is the hint of the first *Error in err's chain, or "".
-func HintOf(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Hint
-	}
-	return ""
-}
-
 // secretError is a password that could not be read. It carries the reader's error, never the secret.
 type secretError struct{ err error }
 
@@ -186,29 +177,43 @@ func oneLine(err error) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
+// script is the beginning of a command with one of Kafka's own scripts, as it reaches these brokers.
+func (cfg KafkaConfig) script(name string) string {
+	s := name + " --bootstrap-server " + strings.Join(cfg.Brokers, ",")
+	if cfg.TLS != nil || cfg.SASL.Mechanism != "" {
+		s += " --command-config client.properties"
+	}
+	return s
+}
+
 // cause explains in one line why records of topic wait, naming the object and what to type.
-func cause(topic, user string, err error) string {
-	if h := hint(topic, user, err); h != "" {
+func (cfg KafkaConfig) cause(topic string, err error) string {
+	if h := cfg.hint(topic, err); h != "" {
 		return oneLine(err) + ": " + h
 	}
 	return oneLine(err) + ": tailer keeps trying"
 }
 
 // hint says what cures err, or is "".
-func hint(topic, user string, err error) string {
+func (cfg KafkaConfig) hint(topic string, err error) string {
+	user := cfg.SASL.Username
 	principal := "User:" + user
 	if user == "" {
 		principal = "User:<name>"
 	}
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
-		return fmt.Sprintf("topic %q does not exist: create it (kafka-topics.sh --create --topic %s) or set kafka.topics.create: true", topic, topic)
+		return fmt.Sprintf("topic %q does not exist: create it (%s --create --topic %s) or set kafka.topics.create: true", topic, cfg.script("kafka-topics.sh"), topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return fmt.Sprintf("not allowed on topic %q: kafka-acls.sh --add --allow-principal %s --operation Write --operation Describe --topic %s", topic, principal, topic)
+		operations := "--operation Write --operation Describe"
+		if cfg.Topics.Create {
+			operations += " --operation Create"
+		}
+		return fmt.Sprintf("not allowed on topic %q: %s --add --allow-principal %s %s --topic %s", topic, cfg.script("kafka-acls.sh"), principal, operations, topic)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return fmt.Sprintf("not allowed on the cluster (topic %q waits): kafka-acls.sh --add --allow-principal %s --operation IdempotentWrite --cluster", topic, principal)
+		return fmt.Sprintf("not allowed on the cluster (topic %q waits): %s --add --allow-principal %s --operation IdempotentWrite --cluster", topic, cfg.script("kafka-acls.sh"), principal)
 	case errors.Is(err, kerr.NotEnoughReplicas), errors.Is(err, kerr.NotEnoughReplicasAfterAppend):
-		return fmt.Sprintf("topic %q has fewer replicas in sync than its min.insync.replicas: bring its brokers back (kafka-topics.sh --describe --topic %s)", topic, topic)
+		return fmt.Sprintf("topic %q has fewer replicas in sync than its min.insync.replicas: bring its brokers back (%s --describe --topic %s)", topic, cfg.script("kafka-topics.sh"), topic)
 	case errors.Is(err, kerr.InvalidTopicException):
 		return fmt.Sprintf("the broker takes no topic named %q: change routing.topic", topic)
 	case errors.Is(err, kerr.PolicyViolation):

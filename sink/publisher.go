@@ -163,7 +163,7 @@ func (p *Idempotent) Ping(ctx context.Context) error {
 		if _, last := p.conns.last(); last != nil && !answered(err) {
 			err = last // the reason, where the request only knows that it took too long
 		}
-		h := hint(p.cfg.DLQTopic, p.cfg.SASL.Username, err)
+		h := p.cfg.hint(p.cfg.DLQTopic, err)
 		if h == "" {
 			h = "check kafka.brokers, and that the addresses the brokers advertise can be reached from here"
 		}

@@ -400,7 +400,7 @@ func TestCase_S07_TopicMissing(t *testing.T) {
 	evs := append(series("late", "k", "l", 1, 10), series("b", "k", "b", 1, 10)...)
 	evs = append(evs, series("late", "k", "l", 11, 20)...)
 	done := background(context.Background(), p, batchOf(t, evs...))
-	eventually(t, "the topic is blocked", func() bool { return strings.Contains(w.cause("late"), "kafka-topics.sh --create --topic late") })
+	eventually(t, "the topic is blocked", func() bool { return strings.Contains(w.cause("late"), " --create --topic late)") })
 	eventually(t, "the other topic has its records", func() bool { return len(topicOf(t, c.ListenAddrs(), "b")) == 10 })
 	wantValues(t, "b", topicOf(t, c.ListenAddrs(), "b"), labels(series("b", "k", "b", 1, 10))...)
 	running(t, done, "a topic is missing")

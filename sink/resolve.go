@@ -402,7 +402,7 @@ func (p *Idempotent) hold(g *group, topic string, err error) {
 		p.refused = now
 	}
 	p.observer.Retry("kafka", kindOf(err))
-	p.blocked.set(topic, cause(topic, p.cfg.SASL.Username, why), now)
+	p.blocked.set(topic, p.cfg.cause(topic, why), now)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
 		if _, known := p.limits.get(topic); known {
 			// It is gone since. Ask for it again, and create it if that is allowed; the client may hold on to its old id.

@@ -63,10 +63,10 @@ func TestSASL(t *testing.T) {
 			p.slow = 300 * time.Millisecond
 			h := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, Err: kerr.SaslAuthenticationFailed, Count: -1})
 			err := p.Ping(context.Background())
-			if Classify(err) != Auth || !strings.Contains(HintOf(err), `"relay"`) {
-				t.Errorf("ping: %v (%v), hint %q", err, Classify(err), HintOf(err))
+			if Classify(err) != Auth || !strings.Contains(hintOf(err), `"relay"`) {
+				t.Errorf("ping: %v (%v), hint %q", err, Classify(err), hintOf(err))
 			}
-			if err != nil && strings.Contains(err.Error()+HintOf(err), secret) {
+			if err != nil && strings.Contains(err.Error()+hintOf(err), secret) {
 				t.Errorf("the secret is in: %v", err)
 			}
 			done := background(context.Background(), p, batchOf(t, series("a", "k", "e", 1, 10)...))
@@ -104,8 +104,8 @@ func TestLoginRefusedForLong(t *testing.T) {
 	p.slow, p.patience = 100*time.Millisecond, 500*time.Millisecond
 	b := batchOf(t, ev{"a", "k", "e"})
 	err := result(t, background(context.Background(), p, b))
-	if Classify(err) != Auth || HintOf(err) == "" || !b.Settled() {
-		t.Errorf("error %v (%v), hint %q, settled %v", err, Classify(err), HintOf(err), b.Settled())
+	if Classify(err) != Auth || hintOf(err) == "" || !b.Settled() {
+		t.Errorf("error %v (%v), hint %q, settled %v", err, Classify(err), hintOf(err), b.Settled())
 	}
 }
 
@@ -123,8 +123,8 @@ func TestLoginRefusedForLongWithARecordInFlight(t *testing.T) {
 	})
 	b := batchOf(t, ev{"a", "k", "e1"})
 	err := result(t, background(context.Background(), p, b))
-	if Classify(err) != Auth || !strings.Contains(HintOf(err), `"relay"`) || !b.Settled() {
-		t.Errorf("error %v (%v), hint %q, settled %v", err, Classify(err), HintOf(err), b.Settled())
+	if Classify(err) != Auth || !strings.Contains(hintOf(err), `"relay"`) || !b.Settled() {
+		t.Errorf("error %v (%v), hint %q, settled %v", err, Classify(err), hintOf(err), b.Settled())
 	}
 	if w.acked != 1 || w.deadLetters() != 0 {
 		t.Errorf("acked %d, dead letters %v", w.acked, w.dead)
@@ -140,8 +140,8 @@ func TestPasswordFileUnreadable(t *testing.T) {
 		}}
 	})
 	err := p.Ping(context.Background())
-	if Classify(err) != Auth || !errors.Is(err, os.ErrNotExist) || !strings.Contains(HintOf(err), "password_file") {
-		t.Errorf("ping: %v (%v), hint %q", err, Classify(err), HintOf(err))
+	if Classify(err) != Auth || !errors.Is(err, os.ErrNotExist) || !strings.Contains(hintOf(err), "password_file") {
+		t.Errorf("ping: %v (%v), hint %q", err, Classify(err), hintOf(err))
 	}
 }
 
@@ -152,8 +152,8 @@ func TestPing(t *testing.T) {
 		t.Errorf("ping: %v", err)
 	}
 	p, _ = publisherFor(t, c.ListenAddrs(), func(cfg *KafkaConfig) { cfg.DLQTopic = "absent.dlq" })
-	if err := p.Ping(context.Background()); Classify(err) != Hold || !strings.Contains(err.Error(), "absent.dlq") || !strings.Contains(HintOf(err), "--create --topic absent.dlq") {
-		t.Errorf("ping without a dead letter topic: %v, hint %q", err, HintOf(err))
+	if err := p.Ping(context.Background()); Classify(err) != Hold || !strings.Contains(err.Error(), "absent.dlq") || !strings.Contains(hintOf(err), "--create --topic absent.dlq") {
+		t.Errorf("ping without a dead letter topic: %v, hint %q", err, hintOf(err))
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -162,8 +162,8 @@ func TestPing(t *testing.T) {
 	nobody := l.Addr().String()
 	_ = l.Close()
 	p, _ = publisherFor(t, []string{nobody}, nil)
-	if err := p.Ping(context.Background()); Classify(err) != Transient || !strings.Contains(err.Error(), nobody) || HintOf(err) == "" {
-		t.Errorf("ping without a broker: %v (%v), hint %q", err, Classify(err), HintOf(err))
+	if err := p.Ping(context.Background()); Classify(err) != Transient || !strings.Contains(err.Error(), nobody) || hintOf(err) == "" {
+		t.Errorf("ping without a broker: %v (%v), hint %q", err, Classify(err), hintOf(err))
 	}
 }
 
@@ -267,8 +267,8 @@ func TestTLS(t *testing.T) {
 			p, _ := publisherFor(t, c.ListenAddrs(), func(cfg *KafkaConfig) { cfg.TLS = conf })
 			if err := p.Ping(context.Background()); (err == nil) != tt.ok {
 				t.Fatalf("ping: %v", err)
-			} else if !tt.ok && (Classify(err) != Auth || !strings.Contains(HintOf(err), "kafka.tls")) {
-				t.Errorf("ping: %v (%v), hint %q", err, Classify(err), HintOf(err))
+			} else if !tt.ok && (Classify(err) != Auth || !strings.Contains(hintOf(err), "kafka.tls")) {
+				t.Errorf("ping: %v (%v), hint %q", err, Classify(err), hintOf(err))
 			}
 			if !tt.ok {
 				return
