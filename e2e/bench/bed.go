@@ -38,6 +38,7 @@ type bed struct {
 
 	run      *host.Run
 	tailer   string // path of the binary
+	against  string // of another one, if any
 	server   *postgres.Server
 	db       *pgx.Conn
 	brokers  []string
@@ -78,6 +79,11 @@ func newBed(ctx context.Context, opt options, progress io.Writer) (b *bed, err e
 	b.onClose(func() error { err := b.run.Close(); host.Tidy(); return err })
 	if err = b.build(ctx, opt.tailer); err != nil {
 		return
+	}
+	if opt.against != "" {
+		if b.against, err = filepath.Abs(opt.against); err != nil {
+			return
+		}
 	}
 	if err = b.startPostgres(ctx, opt.postgres); err != nil {
 		return
@@ -269,15 +275,26 @@ http: {listen: "127.0.0.1:0"}
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
-// relay starts `tailer run`.
-func (b *bed) relay(slot, topic string) (*process, error) {
-	config, err := b.writeConfig(slot, slot, topic)
-	if err != nil {
-		return nil, err
+// relay is a contender: `tailer run` of a binary.
+func (b *bed) relay(name, binary string) contender {
+	return contender{name: name, idHeader: "ce_id", farewell: (*process).stop, launch: func(slot, topic string) (*process, error) {
+		config, err := b.writeConfig(slot, slot, topic)
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(binary, "run", "--config", config)
+		cmd.Dir, cmd.Env = b.run.Dir, environment("XDG_CACHE_HOME="+filepath.Join(b.run.Dir, "cache"))
+		return start(b.run, name, cmd)
+	}}
+}
+
+// relays are the contenders that are relays.
+func (b *bed) relays() []contender {
+	all := []contender{b.relay(tailer, b.tailer)}
+	if b.against != "" {
+		all = append(all, b.relay(tailer+" before", b.against))
 	}
-	cmd := exec.Command(b.tailer, "run", "--config", config)
-	cmd.Dir, cmd.Env = b.run.Dir, environment("XDG_CACHE_HOME="+filepath.Join(b.run.Dir, "cache"))
-	return start(b.run, "tailer", cmd)
+	return all
 }
 
 func (b *bed) createSlot(ctx context.Context, name string) error {

@@ -21,11 +21,26 @@ type drained struct {
 	server time.Duration // CPU of its walsender
 }
 
-// drain is all turns at backlogs of one shape.
+// drain is all turns at backlogs of one shape, by contender.
 type drain struct {
-	rows         int // a transaction
-	relay, plain []drained
+	rows  int // a transaction
+	turns map[string][]drained
 }
+
+// contender is somebody whose process is measured.
+type contender struct {
+	name     string
+	idHeader string // of the records that it publishes; "" publishes nothing
+	launch   func(slot, topic string) (*process, error)
+	farewell func(*process, context.Context) error // how its process ends
+}
+
+// The names of contenders.
+const (
+	tailer = "tailer"
+	plain  = "pg_recvlogical"
+	bare   = "bare loop"
+)
 
 // look is how often a slot is looked at, which is how exact wall is.
 const look = 10 * time.Millisecond
@@ -36,57 +51,56 @@ const patience = 10 * time.Minute
 // drains loads a backlog and lets the contenders drain it, each through a slot
 // of its own for each round.
 func (b *bed) drains(ctx context.Context, opt options, rows int) (d drain, err error) {
-	d.rows = rows
-	compare := b.recvlogical()
-	if !compare {
-		b.notes = append(b.notes, "nothing to compare a drain with: this PostgreSQL has no pg_recvlogical (sudo apt-get install -y postgresql)")
+	d = drain{rows: rows, turns: map[string][]drained{}}
+	var end pglogrepl.LSN // known when there is a backlog, and asked for only then
+	contenders := b.relays()
+	if b.recvlogical() {
+		contenders = append(contenders, contender{name: plain, farewell: (*process).wait,
+			launch: func(slot, _ string) (*process, error) { return start(b.run, plain, b.plain(slot, end)) }})
 	}
-	relays, plains := make([]string, opt.rounds), make([]string, opt.rounds)
-	for i := range opt.rounds {
-		relays[i], plains[i] = fmt.Sprintf("relay_%d_%d", rows, i), fmt.Sprintf("plain_%d_%d", rows, i)
-		for _, name := range []string{relays[i], plains[i]} {
-			if err := b.createSlot(ctx, name); err != nil {
+	slots := make([][]string, opt.rounds)
+	for i := range slots {
+		for n := range contenders {
+			slot := fmt.Sprintf("drain_%d_%d_%d", rows, i, n)
+			if err := b.createSlot(ctx, slot); err != nil {
 				return d, err
 			}
+			slots[i] = append(slots[i], slot)
 		}
 	}
-	end, err := b.load(ctx, opt.events, rows)
-	if err != nil {
+	if end, err = b.load(ctx, opt.events, rows); err != nil {
 		return d, err
 	}
-	for i := range opt.rounds {
-		topic := fmt.Sprintf("drain.%d.%d", rows, i)
-		if err := b.createTopic(ctx, topic, partitions); err != nil {
-			return d, err
-		}
-		turn, err := b.turn(ctx, relays[i], end, (*process).stop, func() (*process, error) { return b.relay(relays[i], topic) })
-		if err != nil {
-			return d, err
-		}
-		b.say("%4d rows a transaction, round %d: tailer         %s", rows, i+1, turn)
-		d.relay = append(d.relay, turn)
-		if err := b.readBack(ctx, topic, opt.events); err != nil {
-			return d, err
-		}
-		if err := b.deleteTopic(ctx, topic); err != nil {
-			return d, err
-		}
-		if compare {
-			turn, err := b.turn(ctx, plains[i], end, (*process).wait, func() (*process, error) { return start(b.run, "pg_recvlogical", b.plain(plains[i], end)) })
+	for i := range slots {
+		for n, c := range contenders {
+			turn, err := b.drain(ctx, c, slots[i][n], end, opt.events)
 			if err != nil {
 				return d, err
 			}
-			b.say("%4d rows a transaction, round %d: pg_recvlogical %s", rows, i+1, turn)
-			d.plain = append(d.plain, turn)
-		}
-	}
-	for i := range opt.rounds {
-		if err := errors.Join(b.dropSlot(ctx, relays[i]), b.dropSlot(ctx, plains[i])); err != nil {
-			return d, err
+			b.say("%4d rows a transaction, round %d: %-14s %s", rows, i+1, c.name, turn)
+			d.turns[c.name] = append(d.turns[c.name], turn)
+			if err := b.dropSlot(ctx, slots[i][n]); err != nil {
+				return d, err
+			}
 		}
 	}
 	_, err = b.db.Exec(ctx, "TRUNCATE outbox")
 	return d, err
+}
+
+// drain is one turn, judged by what it left in its topic.
+func (b *bed) drain(ctx context.Context, c contender, slot string, end pglogrepl.LSN, events int) (t drained, err error) {
+	topic := slot
+	if c.idHeader == "" {
+		return b.turn(ctx, c, slot, topic, end)
+	}
+	if err := b.createTopic(ctx, topic, partitions); err != nil {
+		return t, err
+	}
+	if t, err = b.turn(ctx, c, slot, topic, end); err != nil {
+		return t, err
+	}
+	return t, errors.Join(b.readBack(ctx, topic, events), b.deleteTopic(ctx, topic))
 }
 
 func (t drained) String() string {
@@ -148,11 +162,11 @@ func (b *bed) load(ctx context.Context, events, rows int) (end pglogrepl.LSN, er
 
 // turn measures one contender from its start until its slot has confirmed end,
 // and sees it off.
-func (b *bed) turn(ctx context.Context, name string, end pglogrepl.LSN, farewell func(*process, context.Context) error, launch func() (*process, error)) (t drained, err error) {
+func (b *bed) turn(ctx context.Context, c contender, name, topic string, end pglogrepl.LSN) (t drained, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	began := time.Now()
-	p, err := launch()
+	p, err := c.launch(name, topic)
 	if err != nil {
 		return t, err
 	}
@@ -184,7 +198,7 @@ func (b *bed) turn(ctx context.Context, name string, end pglogrepl.LSN, farewell
 			return t, p.failed(fmt.Sprintf("the slot is at %v and not at %v: %v", s.confirmed, end, ctx.Err()))
 		}
 	}
-	if err := farewell(p, ctx); err != nil {
+	if err := c.farewell(p, ctx); err != nil {
 		return t, err
 	}
 	t.cpu, t.peak = p.cpu(), p.peak

@@ -23,30 +23,23 @@ type delays struct {
 	cpu      time.Duration // of the process, its start included
 }
 
-// latency is all turns at one rate.
+// latency is all turns at one rate, by contender.
 type latency struct {
-	rate        int
-	relay, bare []delays
+	rate  int
+	turns map[string][]delays
 }
 
 // latencies measures the contenders in turn.
 func (b *bed) latencies(ctx context.Context, opt options, rate int) (l latency, err error) {
-	l.rate = rate
+	l = latency{rate: rate, turns: map[string][]delays{}}
+	contenders := append(b.relays(), contender{name: bare, idHeader: bareHeader, launch: b.bare, farewell: (*process).stop})
 	for i := range opt.rounds {
-		for _, c := range []struct {
-			name, id string
-			turns    *[]delays
-			launch   func(slot, topic string) (*process, error)
-		}{
-			{"tailer", "ce_id", &l.relay, b.relay},
-			{"bare loop", bareHeader, &l.bare, b.bare},
-		} {
-			name := fmt.Sprintf("latency_%d_%d_%d", rate, i, len(c.name))
-			turn, err := b.pace(ctx, opt, rate, name, c.id, c.launch)
+		for n, c := range contenders {
+			turn, err := b.pace(ctx, opt, rate, fmt.Sprintf("latency_%d_%d_%d", rate, i, n), c)
 			if err != nil {
 				return l, fmt.Errorf("%s: %w", c.name, err)
 			}
-			*c.turns = append(*c.turns, turn)
+			l.turns[c.name] = append(l.turns[c.name], turn)
 			b.say("%4d tx/s, round %d: %-9s p50 %s ms, p99 %s ms, CPU %.2f s, %.0f commits a second", rate, i+1, c.name, millis(turn.p50), millis(turn.p99), turn.cpu.Seconds(), turn.rate)
 		}
 	}
@@ -65,7 +58,7 @@ func (b *bed) bare(slot, topic string) (*process, error) {
 	}
 	cmd := exec.Command(self)
 	cmd.Dir, cmd.Env = b.run.Dir, environment(bareVariable+"="+string(cfg))
-	return start(b.run, "bare loop", cmd)
+	return start(b.run, bare, cmd)
 }
 
 // clock is where both ends of an event write their time, by its number: when
@@ -106,14 +99,14 @@ func idOf(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012x", i)
 
 // pace commits transactions of one event at a rate and measures until each is
 // with a consumer.
-func (b *bed) pace(ctx context.Context, opt options, rate int, name, idHeader string, launch func(slot, topic string) (*process, error)) (d delays, err error) {
+func (b *bed) pace(ctx context.Context, opt options, rate int, name string, contend contender) (d delays, err error) {
 	if err := b.createTopic(ctx, name, partitions); err != nil {
 		return d, err
 	}
 	if err := b.createSlot(ctx, name); err != nil {
 		return d, err
 	}
-	p, err := launch(name, name)
+	p, err := contend.launch(name, name)
 	if err != nil {
 		return d, err
 	}
@@ -128,7 +121,7 @@ func (b *bed) pace(ctx context.Context, opt options, rate int, name, idHeader st
 	group, groupCtx := errgroup.WithContext(ctx)
 	reading, stopReading := context.WithCancel(groupCtx)
 	defer stopReading()
-	group.Go(func() error { return b.consume(reading, name, idHeader, c) })
+	group.Go(func() error { return b.consume(reading, name, contend.idHeader, c) })
 	group.Go(func() error {
 		defer stopReading()
 		if err := b.write(groupCtx, rate, c); err != nil {
@@ -146,7 +139,7 @@ func (b *bed) pace(ctx context.Context, opt options, rate int, name, idHeader st
 	if err := group.Wait(); err != nil {
 		return d, err
 	}
-	if err := p.stop(ctx); err != nil {
+	if err := contend.farewell(p, ctx); err != nil {
 		return d, err
 	}
 	d.cpu = p.cpu()

@@ -41,6 +41,7 @@ type options struct {
 	postgres string
 	kafka    string
 	tailer   string
+	against  string
 }
 
 func (o *options) register(f *flag.FlagSet) {
@@ -54,6 +55,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.postgres, "postgres", "debian", "debian, or embedded where that cannot be had")
 	f.StringVar(&o.kafka, "kafka", "real", "real, or fake where that cannot be had")
 	f.StringVar(&o.tailer, "tailer", "", "`path` of a tailer binary, instead of building one")
+	f.StringVar(&o.against, "against", "", "`path` of another tailer binary that takes turns too: what was it like before a change?")
 }
 
 func main() {
@@ -65,18 +67,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, opt, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+	if _, err := measure(ctx, opt, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// run measures everything and prints the report; progress goes to progress.
-func run(ctx context.Context, opt options, args []string, out, progress io.Writer) (err error) {
-	_, err = measure(ctx, opt, args, out, progress)
-	return err
-}
-
+// measure does everything and prints the report to out.
 func measure(ctx context.Context, opt options, args []string, out, progress io.Writer) (rep *report, err error) {
 	sizes, err1 := numbers("rows", opt.sizes)
 	rates, err2 := numbers("rates", opt.rates)
@@ -100,6 +97,9 @@ func measure(ctx context.Context, opt options, args []string, out, progress io.W
 	rep.servers, rep.notes = b.versions, b.notes
 
 	if opt.only != "latency" {
+		if !b.recvlogical() {
+			rep.notes = append(rep.notes, "nothing to compare a drain with: this PostgreSQL has no pg_recvlogical (sudo apt-get install -y postgresql)")
+		}
 		for _, size := range sizes {
 			d, err := b.drains(ctx, opt, size)
 			if err != nil {

@@ -36,6 +36,13 @@ func median[T any, V cmp.Ordered](turns []T, field func(T) V) (m V) {
 	return all[(len(all)-1)/2]
 }
 
+// contenders are all there can be, in the order in which they are shown.
+var contenders = []string{plain, bare, tailer, tailer + " before"}
+
+func wallOf(t drained) time.Duration { return t.wall }
+func p50(d delays) time.Duration     { return d.p50 }
+func p99(d delays) time.Duration     { return d.p99 }
+
 // The targets that figures are shown beside.
 const (
 	targetCPU  = 10.0 // seconds for a million events
@@ -57,24 +64,22 @@ type table [][]string
 func (r *report) drainTable() table {
 	t := table{{"drain", "rows/tx", "wall s", "events/s", "ratio", "CPU s", "peak RSS", "walsender CPU s"}}
 	for _, d := range r.drains {
-		for _, c := range []struct {
-			name  string
-			turns []drained
-		}{{"pg_recvlogical", d.plain}, {"tailer", d.relay}} {
-			if len(c.turns) == 0 {
+		for _, name := range contenders {
+			turns := d.turns[name]
+			if len(turns) == 0 {
 				continue
 			}
-			wall := median(c.turns, func(t drained) time.Duration { return t.wall })
+			wall := median(turns, wallOf)
 			ratio := ""
-			if base := median(d.plain, func(t drained) time.Duration { return t.wall }); base > 0 {
+			if base := median(d.turns[plain], wallOf); base > 0 {
 				ratio = fmt.Sprintf("%.2f", wall.Seconds()/base.Seconds())
 			}
-			t = append(t, []string{c.name, fmt.Sprint(d.rows),
-				fmt.Sprintf("%.1f (%s)", wall.Seconds(), span(c.turns, func(t drained) time.Duration { return t.wall }, seconds)),
+			t = append(t, []string{name, fmt.Sprint(d.rows),
+				fmt.Sprintf("%.1f (%s)", wall.Seconds(), span(turns, wallOf, seconds)),
 				fmt.Sprintf("%.0f", float64(r.events)/wall.Seconds()), ratio,
-				seconds(median(c.turns, func(t drained) time.Duration { return t.cpu })),
-				mebibytes(median(c.turns, func(t drained) int64 { return t.peak })),
-				seconds(median(c.turns, func(t drained) time.Duration { return t.server }))})
+				seconds(median(turns, func(t drained) time.Duration { return t.cpu })),
+				mebibytes(median(turns, func(t drained) int64 { return t.peak })),
+				seconds(median(turns, func(t drained) time.Duration { return t.server }))})
 		}
 	}
 	return t
@@ -83,17 +88,17 @@ func (r *report) drainTable() table {
 func (r *report) latencyTable() table {
 	t := table{{"latency", "tx/s", "p50 ms", "p99 ms", "ratio p50", "ratio p99", "CPU s"}}
 	for _, l := range r.latencies {
-		p50 := func(d delays) time.Duration { return d.p50 }
-		p99 := func(d delays) time.Duration { return d.p99 }
-		for _, c := range []struct {
-			name  string
-			turns []delays
-		}{{"bare loop", l.bare}, {"tailer", l.relay}} {
-			m50, m99 := median(c.turns, p50), median(c.turns, p99)
-			t = append(t, []string{c.name, fmt.Sprintf("%d", l.rate),
-				fmt.Sprintf("%s (%s)", millis(m50), span(c.turns, p50, millis)), fmt.Sprintf("%s (%s)", millis(m99), span(c.turns, p99, millis)),
-				fmt.Sprintf("%.2f", m50.Seconds()/median(l.bare, p50).Seconds()), fmt.Sprintf("%.2f", m99.Seconds()/median(l.bare, p99).Seconds()),
-				seconds(median(c.turns, func(d delays) time.Duration { return d.cpu }))})
+		base50, base99 := median(l.turns[bare], p50), median(l.turns[bare], p99)
+		for _, name := range contenders {
+			turns := l.turns[name]
+			if len(turns) == 0 {
+				continue
+			}
+			m50, m99 := median(turns, p50), median(turns, p99)
+			t = append(t, []string{name, fmt.Sprint(l.rate),
+				fmt.Sprintf("%s (%s)", millis(m50), span(turns, p50, millis)), fmt.Sprintf("%s (%s)", millis(m99), span(turns, p99, millis)),
+				fmt.Sprintf("%.2f", m50.Seconds()/base50.Seconds()), fmt.Sprintf("%.2f", m99.Seconds()/base99.Seconds()),
+				seconds(median(turns, func(d delays) time.Duration { return d.cpu }))})
 		}
 	}
 	return t
@@ -111,17 +116,17 @@ func (r *report) verdicts() []string {
 	}
 	for _, d := range r.drains {
 		name := fmt.Sprintf("drain, %d rows a transaction, ", d.rows)
-		if base := median(d.plain, func(t drained) time.Duration { return t.wall }); base > 0 {
-			say(name+"wall / pg_recvlogical", median(d.relay, func(t drained) time.Duration { return t.wall }).Seconds()/base.Seconds(), targetWall(d.rows), "%.2f")
+		relay := d.turns[tailer]
+		if base := median(d.turns[plain], wallOf); base > 0 {
+			say(name+"wall / pg_recvlogical", median(relay, wallOf).Seconds()/base.Seconds(), targetWall(d.rows), "%.2f")
 		}
-		say(name+"CPU s a million events", median(d.relay, func(t drained) time.Duration { return t.cpu }).Seconds()*1e6/float64(r.events), targetCPU, "%.1f")
-		if rss := median(d.relay, func(t drained) int64 { return t.peak }); rss > 0 {
+		say(name+"CPU s a million events", median(relay, func(t drained) time.Duration { return t.cpu }).Seconds()*1e6/float64(r.events), targetCPU, "%.1f")
+		if rss := median(relay, func(t drained) int64 { return t.peak }); rss > 0 {
 			say(name+"peak MiB", float64(rss)/(1<<20), targetRSS, "%.0f")
 		}
 	}
 	for _, l := range r.latencies {
-		p99 := func(d delays) time.Duration { return d.p99 }
-		say(fmt.Sprintf("latency at %d tx/s, p99 / bare loop", l.rate), median(l.relay, p99).Seconds()/median(l.bare, p99).Seconds(), targetLate, "%.2f")
+		say(fmt.Sprintf("latency at %d tx/s, p99 / bare loop", l.rate), median(l.turns[tailer], p99).Seconds()/median(l.turns[bare], p99).Seconds(), targetLate, "%.2f")
 	}
 	return lines
 }
