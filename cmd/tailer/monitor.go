@@ -30,7 +30,12 @@ func (o *owned) since() time.Duration { return time.Since(o.last()) }
 // to look again.
 func (o *owned) busy() bool { return time.Since(time.Unix(0, o.worked.Load())) < 2*monitorEvery }
 
-var errShuttingDown = errors.New("the server is shutting down")
+var errShuttingDown = lost(errors.New("the server is shutting down"))
+
+// lost is what the monitor saw as an error that a new session mends.
+func lost(why error) error {
+	return &replication.Error{Op: "watch", Object: "the replication slot", Class: replication.Transient, Err: why}
+}
 
 // monitor looks at the slot over a plain connection: lag and retained WAL for
 // the metrics, and whether the slot is still this session's. It is also what
@@ -60,7 +65,7 @@ func (s *session) monitor(ctx context.Context) error {
 	}
 }
 
-var errSlotTaken = errors.New("the slot is no longer held by this session")
+var errSlotTaken = lost(errors.New("it is no longer held by this session"))
 
 // watch polls until the connection fails.
 func (s *session) watch(ctx context.Context) error {

@@ -71,8 +71,8 @@ type session struct {
 func (r *relay) run(ctx context.Context) error {
 	var (
 		wait    backoff
-		refused time.Time // since when authentication is refused without a break
-		holder  uint32    // the backend that had the slot when last asked
+		refused patience
+		holder  uint32 // the backend that had the slot when last asked
 	)
 	for {
 		began := time.Now()
@@ -84,11 +84,11 @@ func (r *relay) run(ctx context.Context) error {
 			wait.reset()
 		}
 		v := classify(err)
-		if v.kind != verdictAuth {
-			refused = time.Time{}
-		}
 		if v.kind != verdictStandby {
 			holder = 0
+		}
+		if v.kind != verdictAuth {
+			refused = patience{}
 		}
 		pause := wait.next()
 		switch v.kind {
@@ -103,10 +103,7 @@ func (r *relay) run(ctx context.Context) error {
 				holder = v.pid
 			}
 		case verdictAuth:
-			if refused.IsZero() {
-				refused = began
-			}
-			if time.Since(refused) >= authPatience {
+			if refused.over(v, began, time.Now()) {
 				return &exitError{code: exitRetry, err: err, hint: v.hint}
 			}
 			fallthrough
@@ -194,12 +191,13 @@ func (s *session) run(shutdown context.Context) error {
 	defer unwatch()
 
 	r := s.reader()
-	s.encoder.ctx = life
+	reading := withEither(life, late)
+	s.encoder.ctx = reading // a look-up must not outlast the drain
 	s.health.Start(loopReader)
 	s.health.Start(loopPublisher)
 	group.Go(func() error {
 		defer s.health.Stop(loopReader)
-		return r.run(withEither(life, late), stop)
+		return r.run(reading, stop)
 	})
 	group.Go(func() error {
 		defer unwatch()

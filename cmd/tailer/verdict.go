@@ -15,6 +15,24 @@ import (
 // later than the server.
 const authPatience = 60 * time.Second
 
+// patience remembers since when authentication is refused without a break. The
+// zero value: it is not.
+type patience struct{ since time.Time }
+
+// over tells whether it is refused for authPatience, at the end of a session
+// that began then. How long that session had streamed says nothing about the
+// refusal. Only the publisher tries a refused login for authPatience by itself
+// before it ends its session, so there the time counts from the beginning.
+func (p *patience) over(v verdict, began, now time.Time) bool {
+	if p.since.IsZero() {
+		p.since = now
+		if v.peer == "kafka" {
+			p.since = began
+		}
+	}
+	return now.Sub(p.since) >= authPatience
+}
+
 type verdictKind int
 
 const (

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -28,6 +29,8 @@ func TestClassifyTellsWhatASessionsEndMeans(t *testing.T) {
 	}{
 		{"stream lost", io.ErrUnexpectedEOF, verdictRetry, 0, "postgres", false},
 		{"server stopped", &pgconn.PgError{Code: "57P01"}, verdictRetry, 0, "postgres", false},
+		{"server seen to stop", errShuttingDown, verdictRetry, 0, "postgres", false},
+		{"slot seen with another", fmt.Errorf("%w (active: true, pid 7)", errSlotTaken), verdictRetry, 0, "postgres", false},
 		{"slot active elsewhere", &replication.ActiveError{Slot: "a", PID: 7}, verdictStandby, 0, "postgres", true},
 		{"password", postgres(replication.Auth), verdictAuth, 0, "postgres", true},
 		{"slot of another plugin", postgres(replication.Usage), verdictExit, exitUsage, "postgres", true},
@@ -51,5 +54,34 @@ func TestClassifyTellsWhatASessionsEndMeans(t *testing.T) {
 	}
 	if v := classify(&replication.ActiveError{PID: 7}); v.pid != 7 {
 		t.Errorf("the standby does not know whom it waits for: %+v", v)
+	}
+}
+
+// An error that no list knows counts as refused authentication, whenever it
+// comes: a session that had streamed for hours must not turn it into an exit.
+//
+// Seen red: the time that the session had lasted counted as time of refusal, so
+// the first such error after a minute ended the relay.
+func TestPatienceCountsRefusalsOnly(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	unknown := verdict{kind: verdictAuth, peer: "postgres"}
+	var p patience
+	for _, step := range []struct {
+		began, ended int
+		over         bool
+	}{{0, 7200, false}, {7200, 7201, false}, {7230, 7259, false}, {7259, 7260, true}} {
+		if over := p.over(unknown, at(step.began), at(step.ended)); over != step.over {
+			t.Errorf("a session from %d s to %d s: %v", step.began, step.ended, over)
+		}
+	}
+	// The publisher was patient already.
+	p = patience{}
+	if !p.over(verdict{kind: verdictAuth, peer: "kafka"}, at(0), at(60)) {
+		t.Error("a login that the publisher tried for a minute is tried again")
+	}
+	p = patience{}
+	if p.over(verdict{kind: verdictAuth, peer: "kafka"}, at(0), at(1)) {
+		t.Error("a login refused at start is not tried again")
 	}
 }
