@@ -1,33 +1,60 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// serverFacts decide what can be streamed at all.
-type serverFacts struct {
-	version    int
-	database   string
-	walLevel   string
-	inRecovery bool
+// This file holds every judgement about a server, a slot and a publication:
+// the relay refuses to start by them, init and status tell them beforehand.
+
+// ServerState is what decides whether a server can be streamed from at all.
+type ServerState struct {
+	Version     int // as server_version_num: 150018
+	VersionText string
+	Database    string
+	WALLevel    string
+	InRecovery  bool // it is a standby
+	// SenderTimeout is wal_sender_timeout as it holds for the session that
+	// asked; 0: off.
+	SenderTimeout time.Duration
 }
 
-func checkServer(f serverFacts) error {
-	if f.walLevel != "logical" {
+// InspectServer reads the state of the server that c is connected to.
+func InspectServer(ctx context.Context, c Querier) (ServerState, error) {
+	var s ServerState
+	var timeout int64
+	err := c.QueryRow(ctx, `
+SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_database()::text,
+       (SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'),
+       current_setting('wal_level'), pg_is_in_recovery()`).
+		Scan(&s.Version, &s.VersionText, &s.Database, &timeout, &s.WALLevel, &s.InRecovery)
+	if err != nil {
+		return ServerState{}, &Error{Op: "identify", Object: "the server", Class: classifyCause(err), Hint: HintOf(err), Err: err}
+	}
+	s.SenderTimeout = time.Duration(timeout) * time.Millisecond
+	return s, nil
+}
+
+// Check tells why nothing can be streamed from the server; the error is an
+// *Error, or nil.
+func (s ServerState) Check() error {
+	if s.WALLevel != "logical" {
 		return &Error{Op: "check", Object: "the server", Class: Usage,
-			Err: fmt.Errorf("wal_level is %q, logical decoding needs \"logical\"", f.walLevel),
-			Hint: "ALTER SYSTEM SET wal_level = 'logical' and restart Postgres; on managed services " +
+			Err: fmt.Errorf("wal_level is %q, logical decoding needs \"logical\"", s.WALLevel),
+			Hint: "ALTER SYSTEM SET wal_level = 'logical'; and restart Postgres; on managed services " +
 				"set rds.logical_replication = 1, cloudsql.logical_decoding = on, or azure.replication_support = logical"}
 	}
-	if f.inRecovery && f.version < 160000 {
+	if s.InRecovery && s.Version < 160000 {
 		// Transient: in a failover this host may be promoted in a moment.
 		return &Error{Op: "check", Object: "the server", Class: Transient,
 			Err:  errors.New("it is a standby, and before PostgreSQL 16 only a primary decodes"),
@@ -36,11 +63,14 @@ func checkServer(f serverFacts) error {
 	return nil
 }
 
-func checkSlot(cfg Config, f serverFacts, s SlotState) error {
+// Check tells why the slot of that name cannot be streamed from by a connection
+// to database; the error is an *Error, or nil.
+func (s SlotState) Check(slot, database string) error {
 	fault := func(class Class, hint, format string, args ...any) error {
-		return &Error{Op: "check", Object: quoted("slot", cfg.Slot), Class: class, Hint: hint, Err: fmt.Errorf(format, args...)}
+		return &Error{Op: "check", Object: quoted("slot", slot), Class: class, Hint: hint, Err: fmt.Errorf(format, args...)}
 	}
 	other := "name another slot in postgres.slot; tailer init --apply creates it"
+	drop := "SELECT pg_drop_replication_slot(" + literal(slot) + "); then tailer init --apply"
 	switch {
 	case !s.Exists:
 		return fault(Gap, "if this relay never ran, create it: tailer init --apply; "+
@@ -50,9 +80,9 @@ func checkSlot(cfg Config, f serverFacts, s SlotState) error {
 		return fault(Usage, other, "it is a physical slot")
 	case s.Plugin != "pgoutput":
 		return fault(Usage, other, "its output plugin is %q, not \"pgoutput\"", s.Plugin)
-	case s.Database != f.database:
+	case s.Database != database:
 		return fault(Usage, "connect to that database in postgres.dsn, or "+other,
-			"it belongs to database %q, and this is %q", s.Database, f.database)
+			"it belongs to database %q, and this is %q", s.Database, database)
 	case s.Temporary:
 		return fault(Usage, other, "it is temporary and ends with the session that created it")
 	case s.TwoPhase:
@@ -62,12 +92,10 @@ func checkSlot(cfg Config, f serverFacts, s SlotState) error {
 		if s.InvalidationReason != "" {
 			why = "invalidated: " + s.InvalidationReason
 		}
-		return fault(Gap, fmt.Sprintf("a person must decide: events written after %s are not in Kafka. To go on from now: "+
-			"SELECT pg_drop_replication_slot('%s'); then tailer init --apply", s.ConfirmedFlush, cfg.Slot),
+		return fault(Gap, fmt.Sprintf("a person must decide: events written after %s are not in Kafka. To go on from now: %s", s.ConfirmedFlush, drop),
 			"it is lost (%s); events from %s up to now, %s, are missing", why, s.ConfirmedFlush, s.CurrentWAL)
 	case s.ConfirmedFlush == 0:
-		return fault(Gap, "drop it and create it again: SELECT pg_drop_replication_slot('"+cfg.Slot+"'); then tailer init --apply",
-			"it has no confirmed position: its creation never finished")
+		return fault(Gap, "drop it and create it again: "+drop, "it has no confirmed position: its creation never finished")
 	}
 	return nil
 }
@@ -83,12 +111,14 @@ func checkPosition(cfg Config, start, flushed pglogrepl.LSN) error {
 		Hint: "this server is not the one the position comes from: it was restored or reset; a person must decide what is missing"}
 }
 
-func checkPublication(cfg Config, p PublicationState) error {
+// Check tells why the publication of that name does not deliver the rows of t;
+// the error is an *Error, or nil.
+func (p PublicationState) Check(publication string, t Table) error {
 	fault := func(class Class, hint, format string, args ...any) error {
-		return &Error{Op: "check", Object: quoted("publication", cfg.Publication), Class: class, Hint: hint, Err: fmt.Errorf(format, args...)}
+		return &Error{Op: "check", Object: quoted("publication", publication), Class: class, Hint: hint, Err: fmt.Errorf(format, args...)}
 	}
-	name := pgx.Identifier{cfg.Publication}.Sanitize()
-	table := pgx.Identifier{cfg.Table.Schema, cfg.Table.Name}.Sanitize()
+	alter := "ALTER PUBLICATION " + pgx.Identifier{publication}.Sanitize()
+	table := pgx.Identifier{t.Schema, t.Name}.Sanitize()
 	switch {
 	case !p.Exists:
 		return fault(Gap, "tailer init --apply creates it; rows that were written while it was missing cannot be decoded, so a slot that is older must be created again after it",
@@ -97,12 +127,12 @@ func checkPublication(cfg Config, p PublicationState) error {
 		return fault(Usage, "check outbox.table (names stand as in the catalogue, without case folding), or create it: tailer init --apply",
 			"there is no table %s", table)
 	case !p.Insert:
-		return fault(Usage, fmt.Sprintf("ALTER PUBLICATION %s SET (publish = 'insert')", name), "it does not publish inserts")
+		return fault(Usage, alter+" SET (publish = 'insert');", "it does not publish inserts")
 	case !p.HasTable && p.LeavesOnly:
-		return fault(Usage, fmt.Sprintf("ALTER PUBLICATION %s SET (publish_via_partition_root = true); and where it lists the partitions, ADD TABLE %s", name, table),
+		return fault(Usage, alter+" SET (publish_via_partition_root = true); and where it lists the partitions, "+alter+" ADD TABLE "+table+";",
 			"it publishes the partitions of %s under their own names", table)
 	case !p.HasTable:
-		return fault(Usage, fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s", name, table), "it does not contain %s", table)
+		return fault(Usage, alter+" ADD TABLE "+table+";", "it does not contain %s", table)
 	}
 	return nil
 }
@@ -118,13 +148,13 @@ func streamError(op string, cfg Config, pg *pgconn.PgError) error {
 			return gapByPublication(op, cfg, pg)
 		}
 		return &Error{Op: op, Object: slot, Class: Gap, Err: pg,
-			Hint: "the slot was dropped: events written since its last confirmed position may be missing"}
+			Hint: "the slot was dropped: events written since its last confirmed position may be missing; a person must decide. To go on from now: tailer init --apply"}
 	case "55000":
 		// Also raised for a slot of another database and for a low wal_level,
 		// both of which are checked before.
 		return &Error{Op: op, Object: slot, Class: Gap, Err: pg,
-			Hint: "the slot can no longer be read: SELECT * FROM pg_replication_slots shows how far it came; " +
-				"to go on from now, drop it and run tailer init --apply"}
+			Hint: "the slot can no longer be read: SELECT * FROM pg_replication_slots; shows how far it came. " +
+				"To go on from now: SELECT pg_drop_replication_slot(" + literal(cfg.Slot) + "); then tailer init --apply"}
 	}
 	return &Error{Op: op, Object: slot, Class: classifyState(pg.Code), Hint: HintOf(pg), Err: pg}
 }
@@ -140,14 +170,13 @@ func skipsPublication(n *pgconn.PgError) bool {
 // exist: creating it now does not help there.
 func gapByPublication(op string, cfg Config, pg *pgconn.PgError) error {
 	at := ""
-	upTo := "pg_current_wal_lsn()"
 	if lsn := changeLSN(pg.Where); lsn != "" {
 		at = " at " + lsn
 	}
 	return &Error{Op: op, Object: quoted("slot", cfg.Slot), Class: Gap,
 		Err: fmt.Errorf("the slot is older than publication %q: it did not exist%s in the WAL, and rows written before it cannot be read through it: %w", cfg.Publication, at, pg),
-		Hint: fmt.Sprintf("with the publication in place, skip what cannot be read, as a named gap: SELECT pg_replication_slot_advance('%s', %s); "+
-			"or drop the slot and run tailer init --apply. Rows of that time are then not in Kafka", cfg.Slot, upTo)}
+		Hint: fmt.Sprintf("with the publication in place, skip what cannot be read, as a named gap: SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn()); "+
+			"or drop the slot and run tailer init --apply. Rows of that time are then not in Kafka", literal(cfg.Slot))}
 }
 
 var (

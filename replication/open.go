@@ -77,27 +77,21 @@ func closeQuietly(conn *pgx.Conn) {
 
 // check asks the server who it is and refuses what would lose events.
 func (s *Stream) check(ctx context.Context, c *pgx.Conn) (SlotState, error) {
-	var f serverFacts
-	var timeout int64
-	err := c.QueryRow(ctx, `
-SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_database()::text,
-       (SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'),
-       current_setting('wal_level'), pg_is_in_recovery()`).
-		Scan(&f.version, &s.server.VersionText, &f.database, &timeout, &f.walLevel, &f.inRecovery)
+	server, err := InspectServer(ctx, c)
 	if err != nil {
-		return SlotState{}, &Error{Op: "identify", Object: "the server", Class: classifyCause(err), Hint: HintOf(err), Err: err}
+		return SlotState{}, err
 	}
-	s.server.Version, s.server.Database = f.version, f.database
-	s.server.SenderTimeout = time.Duration(timeout) * time.Millisecond
-	s.interval = statusInterval(s.server.SenderTimeout)
-	if err := checkServer(f); err != nil {
+	s.server.Version, s.server.VersionText, s.server.Database = server.Version, server.VersionText, server.Database
+	s.server.SenderTimeout = server.SenderTimeout
+	s.interval = statusInterval(server.SenderTimeout)
+	if err := server.Check(); err != nil {
 		return SlotState{}, err
 	}
 	slot, err := InspectSlot(ctx, c, s.cfg.Slot)
 	if err != nil {
 		return slot, err
 	}
-	if err := checkSlot(s.cfg, f, slot); err != nil {
+	if err := slot.Check(s.cfg.Slot, server.Database); err != nil {
 		return slot, err
 	}
 	publication, err := InspectPublication(ctx, c, s.cfg.Publication, s.cfg.Table)
@@ -108,7 +102,7 @@ SELECT current_setting('server_version_num')::int, current_setting('server_versi
 		s.log.Warn("the publication has a row filter: rows that do not pass it are not relayed",
 			"slot", s.cfg.Slot, "publication", s.cfg.Publication, "table", s.cfg.Table.String(), "filter", publication.RowFilter)
 	}
-	return slot, checkPublication(s.cfg, publication)
+	return slot, publication.Check(s.cfg.Publication, s.cfg.Table)
 }
 
 // connect opens the replication connection and makes it ours: from then on

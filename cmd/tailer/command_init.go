@@ -120,19 +120,14 @@ func comment(sql string) string { return "-- " + strings.ReplaceAll(sql, "\n", "
 
 // checkServer finds out before the first statement what would stop the last one.
 func checkServer(ctx context.Context, conn *pgx.Conn) error {
-	var standby bool
-	var level string
-	if err := conn.QueryRow(ctx, "SELECT pg_is_in_recovery(), current_setting('wal_level')").Scan(&standby, &level); err != nil {
-		return databaseError(fmt.Errorf("look at the server: %w", err))
+	server, err := replication.InspectServer(ctx, conn)
+	if err != nil {
+		return databaseError(err)
 	}
-	if standby {
+	if server.InRecovery {
 		return usageError("name the primary in postgres.dsn, or several hosts with target_session_attrs=primary", "the server is a standby: nothing can be created there")
 	}
-	if level != "logical" {
-		return usageError("ALTER SYSTEM SET wal_level = logical; then restart Postgres (managed services: rds.logical_replication, cloudsql.logical_decoding, azure.replication_support)",
-			"wal_level is %s: logical decoding is switched off", level)
-	}
-	return nil
+	return databaseError(server.Check())
 }
 
 func createError(s step, err error) error {

@@ -312,12 +312,12 @@ func TestInitReportsMisfits(t *testing.T) {
 	for _, c := range []struct{ args, want, remedy string }{
 		{"--outbox-table lacking --postgres-publication x1", `table "public"."lacking" does not fit: it lacks columns (occurred_at: occurred_at, key: aggregate_id, payload: payload, headers: headers)`, "outbox.columns"},
 		{"--outbox-table view --postgres-publication x2", `table "public"."view" does not fit: it is a view`, ""},
-		{"--postgres-publication empty", `publication "empty" does not fit: it does not have the table`, `ALTER PUBLICATION "empty" ADD TABLE "public"."outbox";`},
+		{"--postgres-publication empty", `publication "empty" does not fit: it does not contain "public"."outbox"`, `ALTER PUBLICATION "empty" ADD TABLE "public"."outbox";`},
 		{"--postgres-publication updates", `publication "updates" does not fit: it does not publish inserts`, `ALTER PUBLICATION "updates" SET (publish = 'insert');`},
-		{"--outbox-table root --postgres-publication leaves", `publication "leaves" does not fit: it publishes partitions under their own names`, `ALTER PUBLICATION "leaves" SET (publish_via_partition_root = true);`},
+		{"--outbox-table root --postgres-publication leaves", `publication "leaves" does not fit: it publishes the partitions of "public"."root" under their own names`, `ALTER PUBLICATION "leaves" SET (publish_via_partition_root = true);`},
 		{"--postgres-publication good --role weak", `role "weak" does not fit: it lacks LOGIN or REPLICATION`, `ALTER ROLE "weak" LOGIN REPLICATION;`},
 		{"--postgres-publication good --postgres-slot physical", "slot physical does not fit: it is a physical slot", "postgres.slot"},
-		{"--postgres-publication good --postgres-slot elsewhere", "slot elsewhere does not fit: it belongs to database elsewhere", "postgres.slot"},
+		{"--postgres-publication good --postgres-slot elsewhere", `slot elsewhere does not fit: it belongs to database "elsewhere", and this is "postgres"`, "postgres.slot"},
 	} {
 		args := append([]string{"init", "--apply", "--postgres-slot", "mine"}, strings.Fields(c.args)...)
 		code, stdout, stderr := tailer(t.Context(), variables("TAILER_POSTGRES_DSN", server.DSN("postgres")), args...)
@@ -358,7 +358,7 @@ func TestInitErrors(t *testing.T) {
 	server.Exec(t, "CREATE ROLE secretive LOGIN PASSWORD 'right'", "CREATE ROLE poor LOGIN")
 	inDir(t, "")
 	code, stdout, stderr := tailer(t.Context(), variables("TAILER_POSTGRES_DSN", server.DSN("postgres")), "init", "--apply")
-	if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "tailer: wal_level is replica: logical decoding is switched off\nhint: ALTER SYSTEM SET wal_level = logical") {
+	if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "tailer: check the server: wal_level is \"replica\", logical decoding needs \"logical\"\nhint: ALTER SYSTEM SET wal_level = 'logical';") {
 		t.Errorf("wal_level: exit %d: %s%s", code, stdout, stderr)
 	}
 	code, _, stderr = tailer(t.Context(), variables("TAILER_POSTGRES_DSN", server.DSN("nowhere")), "init", "--apply")

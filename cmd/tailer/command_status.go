@@ -117,7 +117,7 @@ func readStatus(ctx context.Context, cfg *Config) (*status, error) {
 		Slot: slotStatus{Name: cfg.Postgres.Slot, Exists: slot.Exists, Active: slot.Active, ActivePID: slot.ActivePID,
 			WALStatus: slot.WALStatus, Invalidation: slot.InvalidationReason, CurrentLSN: slot.CurrentWAL.String(),
 			RestartLSN: lsnText(slot.RestartLSN), ConfirmedFlushLSN: lsnText(slot.ConfirmedFlush),
-			LagBytes: slot.Lag(), RetainedWALBytes: slot.Retained(), Problem: slotFound(slot, database).problem()},
+			LagBytes: slot.Lag(), RetainedWALBytes: slot.Retained(), Problem: judged(slot.Exists, slot.Check(cfg.Postgres.Slot, database)).problem()},
 		Publication: publicationStatus{Name: cfg.Postgres.Publication, Exists: publication.Exists, HasTable: publication.HasTable,
 			Insert: publication.Insert, ViaRoot: publication.ViaRoot, RowFilter: publication.RowFilter, Columns: publication.Columns,
 			Problem: publicationFound(publication, cfg).problem()},

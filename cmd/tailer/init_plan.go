@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ func initSteps(cfg *Config, role string) []step {
 			if err := q.QueryRow(ctx, "SELECT current_database()").Scan(&database); err != nil {
 				return found{}, err
 			}
-			return slotFound(state, database), nil
+			return judged(state.Exists, state.Check(cfg.Postgres.Slot, database)), nil
 		},
 	})
 }
@@ -123,26 +124,25 @@ func createTable(cfg *Config) string {
 	return fmt.Sprintf("CREATE TABLE %s (\n%s\n)", quoteIdent(cfg.Outbox.TableSchema, cfg.Outbox.TableName), strings.Join(lines, ",\n"))
 }
 
-// publicationFound judges a publication as the relay will.
+// judged is what the relay's own judgement of an object says about it.
+func judged(exists bool, err error) found {
+	f := found{exists: exists}
+	var e *replication.Error
+	if exists && errors.As(err, &e) {
+		f.misfit, f.remedy = e.Err.Error(), e.Hint
+	}
+	return f
+}
+
+// publicationFound adds what the relay learns only from the stream: columns
+// that it needs and does not get.
 func publicationFound(p replication.PublicationState, cfg *Config) found {
-	f := found{exists: p.Exists}
-	alter := "ALTER PUBLICATION " + quoteIdent(cfg.Postgres.Publication)
-	table := quoteIdent(cfg.Outbox.TableSchema, cfg.Outbox.TableName)
-	hidden := hiddenColumns(p, cfg)
-	switch {
-	case !p.Exists:
-	case !p.Insert:
-		f.misfit = "it does not publish inserts"
-		f.remedy = alter + " SET (publish = 'insert');"
-	case p.LeavesOnly:
-		f.misfit = "it publishes partitions under their own names"
-		f.remedy = alter + " SET (publish_via_partition_root = true); and, where it lists the partitions, " + alter + " ADD TABLE " + table + ";"
-	case !p.HasTable:
-		f.misfit = "it does not have the table"
-		f.remedy = alter + " ADD TABLE " + table + ";"
-	case len(hidden) > 0:
+	table := replication.Table{Schema: cfg.Outbox.TableSchema, Name: cfg.Outbox.TableName}
+	f := judged(p.Exists, p.Check(cfg.Postgres.Publication, table))
+	if hidden := hiddenColumns(p, cfg); f.exists && f.misfit == "" && len(hidden) > 0 {
 		f.misfit = "its column list hides " + strings.Join(hidden, ", ")
-		f.remedy = alter + " SET TABLE " + table + "; publishes all columns of this table alone"
+		f.remedy = "ALTER PUBLICATION " + quoteIdent(cfg.Postgres.Publication) + " SET TABLE " + quoteIdent(table.Schema, table.Name) +
+			"; publishes all columns of this table alone"
 	}
 	return f
 }
@@ -173,28 +173,6 @@ func mappedColumns(cfg *Config) Pairs {
 		out = append(out, Pair{"header " + p.Name, p.Value})
 	}
 	return out
-}
-
-// slotFound judges a slot as the relay will.
-func slotFound(s replication.SlotState, database string) found {
-	f := found{exists: s.Exists, remedy: "choose another name with postgres.slot"}
-	switch {
-	case !s.Exists:
-	case s.Plugin == "":
-		f.misfit = "it is a physical slot"
-	case s.Plugin != "pgoutput":
-		f.misfit = "its plugin is " + s.Plugin + ", not pgoutput"
-	case s.Database != database:
-		f.misfit = "it belongs to database " + s.Database
-	case s.Temporary:
-		f.misfit = "it is temporary"
-	case s.TwoPhase:
-		f.misfit = "it decodes prepared transactions before they commit (two_phase)"
-	case s.Lost():
-		f.misfit = "the server has removed WAL that it needs: events may be missing"
-		f.remedy = "a person must decide; to go on from now, drop the slot and run init again"
-	}
-	return f
 }
 
 // roleSteps make a role that may stream: LOGIN, REPLICATION and CONNECT are all
