@@ -86,8 +86,12 @@ func (h *handoff) offer(ctx context.Context, b *sink.Batch) error {
 // close tells the publisher that nothing will follow what is on offer.
 func (h *handoff) close() { close(h.offered) }
 
-// take is the publisher's: the next batch, or nil when the reader has closed.
+// take is the publisher's: the next batch, or nil when the reader has closed. It
+// takes nothing once ctx has ended.
 func (h *handoff) take(ctx context.Context) (*sink.Batch, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	select {
 	case b := <-h.offered:
 		return b, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/tailer-relay/tailer/sink"
@@ -14,6 +15,10 @@ type publisher interface {
 	Ping(ctx context.Context) error
 	Close(ctx context.Context) error
 }
+
+// heardPatience is for how long a cycle waits to know that the slot is still this
+// session's: long enough for the monitor to look.
+const heardPatience = monitorEvery + time.Second
 
 // publishLoop takes batches, publishes each whole, and reports what may be
 // confirmed. It returns nil when the reader has closed the handoff and
@@ -52,10 +57,17 @@ func (s *session) publishLoop(life, late context.Context) error {
 // that was frozen or cut off wakes with a batch in its hands while another one
 // may have the slot: it must not begin a cycle before it knows that the slot is
 // still its own.
+//
+// It does not wait for ever: a reader that is held back by this very publisher
+// hears nothing, and where the slot cannot be watched nobody else tells. A new
+// session knows.
 func (s *session) heard(ctx context.Context) error {
 	const look = 10 * time.Millisecond
 	limit := 2 * s.stream.Interval()
-	for time.Since(s.stream.Heard()) > limit && s.owned.since() > limit {
+	for began := time.Now(); time.Since(s.stream.Heard()) > limit && s.owned.since() > limit; {
+		if time.Since(began) > heardPatience {
+			return lost(fmt.Errorf("nothing tells that it is still this session's: the server was not heard for %v", time.Since(s.stream.Heard()).Round(time.Millisecond)))
+		}
 		if err := sleep(ctx, look, func() { s.health.Beat(loopPublisher) }); err != nil {
 			return err
 		}

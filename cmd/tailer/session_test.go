@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tailer-relay/tailer/checkpoint"
@@ -73,5 +74,58 @@ func TestDrainDoesNotWaitForTheRegistry(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("the session waits for the registry")
+	}
+}
+
+// deaf is a stream that was not heard for long.
+type deaf struct{ *scripted }
+
+func (deaf) Heard() time.Time { return time.Now().Add(-time.Hour) }
+
+// The reader is held back and hears nothing, the slot cannot be watched: nobody
+// tells whether it is still ours. The session is given up, since it would wait
+// for ever and say that it is active.
+func TestUnheardSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newScripted(t)
+		s := p.newSession(t, &encoder{})
+		s.stream = deaf{p}
+		began := time.Now()
+		err := s.heard(t.Context())
+		if err == nil {
+			t.Fatal("a cycle may begin")
+		}
+		if v := classify(err); v.kind != verdictRetry || v.peer != "postgres" {
+			t.Errorf("after %v: %v, %+v", time.Since(began), err, v)
+		}
+		if waited := time.Since(began); waited < monitorEvery || waited > 10*time.Second {
+			t.Errorf("given up after %v", waited)
+		}
+		// A look at the slot in time is enough.
+		go func() {
+			time.Sleep(monitorEvery)
+			s.owned.seen(time.Now())
+		}()
+		if err := s.heard(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// No cycle begins after the session has ended, also where a batch lies there.
+func TestNothingIsTakenAfterTheEnd(t *testing.T) {
+	p := newScripted(t)
+	s := p.newSession(t, &encoder{})
+	life, end := context.WithCancel(t.Context())
+	b, err := s.hand.open(life, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.hand.offer(life, b); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if b, err := s.hand.take(life); b != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("took %v, %v", b, err)
 	}
 }
