@@ -202,6 +202,7 @@ func (s *Stream) begin(ctx context.Context, start pglogrepl.LSN) error {
 		}
 		switch kind {
 		case 'W':
+			s.said.Store(s.heard.Load())
 			return nil
 		case 'E':
 			var m pgproto3.ErrorResponse

@@ -65,6 +65,7 @@ type Stream struct {
 	unhook func() bool
 	bye    farewell
 	age    ageMeter
+	delay  delayMeter
 
 	// confirmed is the watermark. Invariant: start <= confirmed <= received; it only grows.
 	confirmed atomic.Uint64
@@ -72,6 +73,7 @@ type Stream struct {
 	received  atomic.Uint64
 	requested atomic.Bool  // the server waits for a status
 	heard     atomic.Int64 // clock of the last successful read
+	said      atomic.Int64 // clock of when the server sent the newest frame
 	waiting   atomic.Int64 // clock since which the reader waits in a read; 0: it does not
 
 	// mu guards the read deadline and the reason why it was pulled.
@@ -122,9 +124,9 @@ func (s *Stream) Confirm(lsn pglogrepl.LSN) {
 // Confirmed is the watermark: the highest position given to Confirm.
 func (s *Stream) Confirmed() pglogrepl.LSN { return pglogrepl.LSN(s.confirmed.Load()) }
 
-// Heard is when anything last came from the server. It stands still while
-// nobody calls Next.
-func (s *Stream) Heard() time.Time { return s.born.Add(time.Duration(s.heard.Load())) }
+// Heard is when the server sent the newest of what Next has returned, on our
+// clock. It stands still while nobody calls Next.
+func (s *Stream) Heard() time.Time { return s.born.Add(time.Duration(s.said.Load())) }
 
 // Backlogged tells whether reads are being batched because the server has more.
 func (s *Stream) Backlogged() bool { return s.socket != nil && s.socket.engaged.Load() }
@@ -179,13 +181,16 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 		if end := uint64(max(f.WALStart, f.WALEnd)); end > s.received.Load() {
 			s.received.Store(end)
 		}
+		if said := s.delay.sentAt(s.heard.Load(), f.sent); said > s.said.Load() {
+			s.said.Store(said)
+		}
 		if s.socket != nil && !f.Keepalive {
 			s.socket.behind = s.age.behind(&f)
 		}
 		if f.ReplyRequested {
 			s.requested.Store(true)
 			s.nudge()
-			if s.bye.asked(s.Heard(), f.WALEnd) {
+			if s.bye.asked(s.born.Add(time.Duration(s.heard.Load())), f.WALEnd) {
 				return Frame{}, s.fail(&Error{Op: "read", Object: "the replication stream", Class: Transient,
 					Err: fmt.Errorf("the server is shutting down and waits for %d bytes that are not acknowledged yet: leaving, so that it can", int64(f.WALEnd)-int64(s.Confirmed()))})
 			}
@@ -319,6 +324,26 @@ func (m *ageMeter) behind(f *Frame) bool {
 		m.old = false
 	}
 	return m.old
+}
+
+// delayMeter finds out when a frame was sent, on our clock. What comes out of a
+// socket may have lain there, behind a reader that was held back, or for as long
+// as the whole process was frozen; then it is no sign that the server still
+// speaks to us. The server's clock need not agree with ours: the frame that was
+// the shortest time under way tells how far they are apart.
+type delayMeter struct {
+	apart int64 // our clock less the server's, nanoseconds
+	known bool
+}
+
+// sentAt takes our clock when the frame was read, in nanoseconds, and the
+// server's when it was sent, in microseconds.
+func (m *delayMeter) sentAt(read, sent int64) int64 {
+	sent *= int64(time.Microsecond)
+	if apart := read - sent; !m.known || apart < m.apart {
+		m.apart, m.known = apart, true
+	}
+	return sent + m.apart
 }
 
 // farewell recognises a server that waits for us before it can shut down: it

@@ -106,7 +106,7 @@ func (s *session) watch(ctx context.Context) error {
 				s.owned.worked.Store(asked.UnixNano())
 			}
 		}
-		if err := idle(ctx, conn, monitorEvery); err != nil {
+		if err := idle(ctx, conn, min(monitorEvery, s.stream.Interval())); err != nil {
 			return s.gone(ctx, err)
 		}
 	}

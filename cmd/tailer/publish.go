@@ -50,10 +50,10 @@ func (s *session) publishLoop(life, late context.Context) error {
 	}
 }
 
-// heard waits until the server has spoken within the last two intervals (a
-// status asks for a reply in each, so a living link is never older than one and
-// the reply's way), or was seen to name this session as the slot's holder, which
-// counts where the reader is held back and does not look at its socket. A relay
+// heard waits until the server has sent something within the last two intervals
+// (a status asks for a reply in each, so a living link is never older than one
+// and the reply's way), or was seen to name this session as the slot's holder,
+// which counts where the reader is held back and what it reads is old. A relay
 // that was frozen or cut off wakes with a batch in its hands while another one
 // may have the slot: it must not begin a cycle before it knows that the slot is
 // still its own.
