@@ -87,6 +87,8 @@ func (o *outbox) named(hint, command string) {
 
 // The contract's exit codes. Each error names the object, each hint what to
 // type; the test types it, and the relay goes on.
+//
+// Seen red with a missing slot that counts as a mistake of the configuration.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	patient := refusedLogins(t) // their minute passes while the rest runs

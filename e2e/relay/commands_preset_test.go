@@ -18,7 +18,8 @@ const everything = `SELECT coalesce(string_agg(o, E'\n' ORDER BY o), '') FROM (
 	UNION ALL SELECT 'slot ' || slot_name || ' ' || restart_lsn FROM pg_replication_slots) AS all_of_them(o)`
 
 // From an empty database to a record, for each preset: the table's owner runs
-// init, and a role that may do nothing but stream runs the relay.
+// init, and a role that may do nothing but stream runs the relay. Seen red with an
+// init that does not look for the publication.
 func TestPresetsFromAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ preset, insert, topic, key, value, id string }{

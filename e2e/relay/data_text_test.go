@@ -9,7 +9,8 @@ import (
 )
 
 // Timestamps keep their instant and their unit, whatever zones the writer, the
-// server and the relay's role live in.
+// server and the relay's role live in. Seen red with offsets that are read and
+// then forgotten.
 func TestCase_W14_Timestamps(t *testing.T) {
 	t.Parallel()
 	const (

@@ -2,6 +2,8 @@ package relay_test
 
 import (
 	"testing"
+
+	"github.com/tailer-relay/tailer/e2e/harness"
 )
 
 // datum is a payload and what becomes of it.
@@ -18,9 +20,10 @@ const jsonTable = `CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_u
 
 // relayData relays payloads of one type, and holds what an independent decoder
 // reads, or the dead letter, against what the database says. Seen red with a
-// transcoder that takes ParseFloat's word for an integer (W01), one that cuts an
-// int to 32 bits (W02), and one that writes an enum's default (W12).
-func relayData(t *testing.T, schema string, opt outboxOptions, data ...datum) {
+// transcoder that takes integers through a float (W01), one that cuts an int to
+// 32 bits (W02), one that leaves defaults out (W09), one that writes an enum's
+// default (W12), and with dead letters whose path is always $.
+func relayData(t *testing.T, schema string, opt outboxOptions, data ...datum) *harness.Relay {
 	t.Helper()
 	const typ, topic = "sample.taken.v1", "sample"
 	opt.schemas = map[string]string{typ: schema}
@@ -64,6 +67,7 @@ func relayData(t *testing.T, schema string, opt outboxOptions, data ...datum) {
 	}
 	waitMetric(t, relay, float64(delivered), "tailer_events_published_total", `topic="sample"`)
 	waitMetric(t, relay, float64(len(data)-delivered), "tailer_dead_letters_total", `reason="invalid"`)
+	return relay
 }
 
 func TestCase_W01_IntegersAbove2To53(t *testing.T) {
@@ -137,11 +141,13 @@ func TestCase_W08_UnknownFieldsAreRefused(t *testing.T) {
 
 func TestCase_W08_UnknownFieldsAreDroppedOnRequest(t *testing.T) {
 	t.Parallel()
-	relayData(t, unknownFields, outboxOptions{config: map[string]any{"schema.unknown_fields": "drop"}},
+	relay := relayData(t, unknownFields, outboxOptions{config: map[string]any{"schema.unknown_fields": "drop"}},
 		datum{payload: `{"id":1,"extra":{"a":"}"},"amount":2,"inner":{"a":3,"extra":{"deep":[1]}},"items":[{"a":4,"more":"x"},{"a":5}]}`,
 			read: `{"id":1,"amount":2,"inner":{"a":3},"items":[{"a":4},{"a":5}]}`},
 		datum{payload: `{"id":1,"amout":2}`, read: `{"id":1,"amount":null,"inner":null,"items":[]}`},
 	)
+	// Loud all the same: somebody writes what nobody reads.
+	waitMetric(t, relay, 4, "tailer_dropped_fields_total")
 }
 
 // What is omitted takes its default, and the fields after it are read as

@@ -14,7 +14,7 @@ import (
 // holds the position, for one it is a dead letter at once and every later event
 // of the type an ordinary record; the third sends what it gets.
 //
-// Seen red with a relay that holds by exiting, and with one that asks for each event.
+// Seen red with a relay that makes dead letters whatever the policy.
 func TestCase_S23_MissingTypes(t *testing.T) {
 	t.Parallel()
 	const typ = "order.placed.v1"
