@@ -152,7 +152,7 @@ func (c *diskCache) load(path string, into any) bool {
 		err = openEntry(data, into)
 	}
 	if err != nil {
-		c.log.Warn("schema cache file ignored", "file", path, "error", err)
+		c.log.Warn("schema cache file ignored", "file", path, "err", err)
 		return false
 	}
 	return true
@@ -174,7 +174,7 @@ func openEntry(data []byte, into any) error {
 // an event: the answer itself is at hand.
 func (c *diskCache) store(path string, v any) {
 	if err := writeEntry(path, v); err != nil {
-		c.log.Warn("schema cache file not written; the relay will need the registry at its next start", "file", path, "error", err)
+		c.log.Warn("schema cache file not written; the relay will need the registry at its next start", "file", path, "err", err)
 	}
 }
 

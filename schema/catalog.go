@@ -245,7 +245,7 @@ func (c *Catalog) fromRegistry(ctx context.Context, typ string) (*TypeEncoder, e
 	if !ok {
 		return nil, err
 	}
-	c.log.Warn("registry does not answer; the schema seen last is used", "type", typ, "subject", subject, "schema_id", seen.id, "error", err)
+	c.log.Warn("registry does not answer; the schema seen last is used", "type", typ, "subject", subject, "schema_id", seen.id, "err", err)
 	return c.compile(seen)
 }
 
@@ -304,7 +304,7 @@ func (c *Catalog) postpone(typ string, file *schemaFile, failures int, err error
 		w.until = now.Add(c.pause(w.failures))
 		w.err = &Unavailable{Type: typ, Subject: subject, RetryAt: w.until, Hint: hintOf(err), Err: err}
 	}
-	c.log.Warn("no schema for a type", "type", clip(typ, 100), "subject", clip(subject, 100), "again_in", w.until.Sub(now).Round(time.Millisecond), "error", w.err)
+	c.log.Warn("no schema for a type", "type", clip(typ, 100), "subject", clip(subject, 100), "again_in", w.until.Sub(now).Round(time.Millisecond), "err", w.err)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

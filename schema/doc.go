@@ -2,6 +2,37 @@
 // finds the columns a relay needs, finds the Avro schema of an event type, and
 // transcodes the payload's JSON text into Avro binary.
 //
+// Rules of the package:
+//
+//   - Nothing of a row or of a registry is trusted: malformed bytes give an
+//     error, never a panic, and every length and depth has a bound.
+//   - Two errors must never be mixed up. *Invalid and *NotFound concern the
+//     record and are permanent for it; *Unavailable concerns the source, and the
+//     record waits. Of a registry's answers only 40401 and 40403 are NotFound.
+//   - A source is read and never written to.
+//   - Per row nothing is allocated and nothing is waited for, once a type is known.
+//
+// # The column plan
+//
+// Mapping.Compile makes a Plan from a relation, by column name and type OID;
+// Plan.Row fills a Row with one insert's values by role, borrowed from the frame
+// where the text stands as it is (column.go has the renderings). A relation that
+// is sent again after DDL needs a new plan. A Row belongs to one goroutine.
+//
+// # Sources
+//
+// A Catalog gives the TypeEncoder of an event type: an Encoder and the frame
+// around its body (JSON text, Avro single-object, Confluent's prefix or header).
+// It takes schemas from a folder, a registry, or a folder whose texts the
+// registry names; catalog.go says which is asked when, dir.go what a folder looks
+// like, cache.go what is kept on disk for a registry that is away.
+//
+// # Goroutines
+//
+// A catalogue with a registry alone has one goroutine, refresh, which looks for
+// newer versions; NewCatalog starts it and Close waits for it. Nothing else here
+// starts one. Encoder and Newer are the reader's and safe for any number.
+//
 // # The transcoder
 //
 // Compile makes an Encoder from a schema text. An Encoder is immutable and safe

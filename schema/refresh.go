@@ -88,14 +88,14 @@ func (c *Catalog) check(ctx context.Context, typ string) {
 		c.log.Warn("subject is gone from the registry; its last schema stays in use", "type", typ, "subject", subject, "schema_id", old.id)
 		return
 	case err != nil:
-		c.log.Warn("no look at the latest schema", "type", typ, "subject", subject, "error", err)
+		c.log.Warn("no look at the latest schema", "type", typ, "subject", subject, "err", err)
 		return
 	case d.id == old.id:
 		return
 	}
 	t, err := c.compile(d)
 	if err != nil {
-		c.log.Warn("the latest schema cannot be used; the one before stays in use", "type", typ, "subject", subject, "schema_id", old.id, "error", err)
+		c.log.Warn("the latest schema cannot be used; the one before stays in use", "type", typ, "subject", subject, "schema_id", old.id, "err", err)
 		return
 	}
 	c.install(typ, t)

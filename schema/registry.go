@@ -131,7 +131,8 @@ func newRegistry(cfg RegistryConfig, cacheDir string, log *slog.Logger) (*regist
 		return nil, fmt.Errorf("registry client: %w", err)
 	}
 	if r.cache, err = openCache(cacheDir, base, log); err != nil {
-		return nil, err
+		// A container's read-only root must not keep a relay from running.
+		log.Warn("no schema cache; the relay will need the registry at its next start", "folder", cacheDir, "err", err)
 	}
 	return r, nil
 }
