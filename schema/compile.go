@@ -24,7 +24,6 @@ type Encoder struct {
 	root        *node
 	drop        bool
 	fingerprint [8]byte
-	canonical   string
 	dropped     *atomic.Uint64 // never nil
 }
 
@@ -48,11 +47,10 @@ func CompileOptions(text []byte, o Options, refs ...[]byte) (*Encoder, error) {
 	if err := c.defaults(); err != nil {
 		return nil, err
 	}
-	canonical := canonicalForm(root)
 	if o.Dropped == nil {
 		o.Dropped = new(atomic.Uint64)
 	}
-	return &Encoder{root: root, drop: o.DropUnknown, dropped: o.Dropped, canonical: canonical, fingerprint: rabin(canonical)}, nil
+	return &Encoder{root: root, drop: o.DropUnknown, dropped: o.Dropped, fingerprint: rabin(canonicalForm(root))}, nil
 }
 
 // Append reads one JSON document and appends its Avro binary to dst, with no
@@ -77,13 +75,6 @@ func (e *Encoder) Append(dst, json []byte) ([]byte, error) {
 // Fingerprint is the schema's CRC-64-AVRO as its bytes stand in a single-object
 // header.
 func (e *Encoder) Fingerprint() [8]byte { return e.fingerprint }
-
-// Dropped counts the unknown fields that were left out of encoded documents,
-// which only Options.DropUnknown allows; with Options.Dropped over all its schemas.
-func (e *Encoder) Dropped() uint64 { return e.dropped.Load() }
-
-// Canonical is the schema's Parsing Canonical Form, references inlined.
-func (e *Encoder) Canonical() string { return e.canonical }
 
 // invalid formats the failure.
 func (s *scanner) invalid() *Invalid {

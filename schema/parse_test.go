@@ -50,8 +50,8 @@ func TestCompileWithReferences(t *testing.T) {
 		"twice":    {address, base, address, order},
 	} {
 		e := compile(t, order, refs...)
-		if e.Canonical() != want {
-			t.Errorf("%s: canonical form\n%s, want\n%s", name, e.Canonical(), want)
+		if canonicalForm(e.root) != want {
+			t.Errorf("%s: canonical form\n%s, want\n%s", name, canonicalForm(e.root), want)
 		}
 		e.run(t, []check{
 			{doc: `{"money":1.5,"to":{"kind":"WORK"}}`, hex: "0230" + "02" + "00" + "00000096"},
@@ -85,8 +85,8 @@ func TestNamespaces(t *testing.T) {
 	// without namespace is found from inside one.
 	e := compile(t, `{"type":"record","name":"a.R","fields":[{"name":"x","type":{"type":"enum","name":"E","namespace":"","symbols":["S"]}},{"name":"y","type":"E"}]}`)
 	const want = `{"name":"a.R","type":"record","fields":[{"name":"x","type":{"name":"E","type":"enum","symbols":["S"]}},{"name":"y","type":"E"}]}`
-	if e.Canonical() != want {
-		t.Errorf("canonical form %s, want %s", e.Canonical(), want)
+	if canonicalForm(e.root) != want {
+		t.Errorf("canonical form %s, want %s", canonicalForm(e.root), want)
 	}
 	e.run(t, []check{{doc: `{"x":"S","y":"S"}`, hex: "0000"}})
 	if _, err := compileText(record(`{"name":"a","type":"Later"},{"name":"b","type":{"type":"fixed","name":"Later","size":1}}`), Options{}); err == nil {
