@@ -120,20 +120,23 @@ const (
 	requestPatience = 4 * time.Second
 )
 
-func codec(name string) (kgo.CompressionCodec, error) {
+func codec(name string) (kgo.Opt, error) {
+	client := func(c kgo.CompressionCodec) (kgo.Opt, error) {
+		return kgo.ProducerBatchCompression(c, kgo.NoCompression()), nil
+	}
 	switch strings.ToLower(name) {
 	case "", "lz4":
-		return kgo.Lz4Compression(), nil
+		return kgo.WithCompressor(&lz4Compressor{}), nil
 	case "none":
-		return kgo.NoCompression(), nil
+		return client(kgo.NoCompression())
 	case "snappy":
-		return kgo.SnappyCompression(), nil
+		return client(kgo.SnappyCompression())
 	case "zstd":
-		return kgo.ZstdCompression(), nil
+		return client(kgo.ZstdCompression())
 	case "gzip":
-		return kgo.GzipCompression(), nil
+		return client(kgo.GzipCompression())
 	}
-	return kgo.CompressionCodec{}, fmt.Errorf("kafka.compression: %q is none of lz4, none, snappy, zstd, gzip", name)
+	return nil, fmt.Errorf("kafka.compression: %q is none of lz4, none, snappy, zstd, gzip", name)
 }
 
 // mechanism is nil without a login.
@@ -215,7 +218,7 @@ func (cfg KafkaConfig) options() ([]kgo.Opt, error) {
 		kgo.DisableClientMetrics(),
 		kgo.ManualFlushing(),
 		kgo.ProducerLinger(0),
-		kgo.ProducerBatchCompression(compression, kgo.NoCompression()),
+		compression,
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // murmur2 as Java's default partitioner
 		kgo.MaxBufferedRecords(1 << 30),                      // a batch has its own bounds, see ErrMaxBuffered
 		kgo.MaxBufferedBytes(0),
