@@ -113,7 +113,7 @@ func (s *Stream) leave(ctx context.Context) {
 	}
 	conn, err := pgconn.Construct(s.hijack)
 	if err != nil {
-		s.log.Warn("the replication connection takes no commands", "slot", s.cfg.Slot, "err", err)
+		s.log.Warn("the replication connection takes no commands", "err", err)
 		return
 	}
 	defer conn.Close(ctx)
@@ -156,7 +156,7 @@ func (s *Stream) persist(ctx context.Context, conn *pgconn.PgConn) {
 	err := advance(ctx, conn, s.cfg.Slot, s.Confirmed())
 	if err != nil {
 		s.log.Info("the position is confirmed, but a restart of Postgres before its next checkpoint may repeat events",
-			"slot", s.cfg.Slot, "lsn", s.Confirmed().String(), "err", describe(err))
+			"lsn", s.Confirmed().String(), "err", describe(err))
 	}
 }
 

@@ -18,7 +18,8 @@ import (
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
 // Open connects, checks slot and publication, and starts streaming where the
-// slot stands. ctx bounds only the opening. The Stream must be closed.
+// slot stands. ctx bounds only the opening. The Stream must be closed. What it
+// logs does not name the slot: log does, for the relay as a whole.
 //
 // All queries go over a connection of their own. On the one that streams they
 // would lose events: the walsender decodes with the catalogue caches that they
@@ -100,7 +101,7 @@ func (s *Stream) check(ctx context.Context, c *pgx.Conn) (SlotState, error) {
 	}
 	if publication.RowFilter != "" {
 		s.log.Warn("the publication has a row filter: rows that do not pass it are not relayed",
-			"slot", s.cfg.Slot, "publication", s.cfg.Publication, "table", s.cfg.Table.String(), "filter", publication.RowFilter)
+			"publication", s.cfg.Publication, "table", s.cfg.Table.String(), "filter", publication.RowFilter)
 	}
 	return slot, publication.Check(s.cfg.Publication, s.cfg.Table)
 }

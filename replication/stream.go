@@ -111,7 +111,7 @@ func (s *Stream) Confirm(lsn pglogrepl.LSN) {
 		}
 		if received := s.received.Load(); uint64(lsn) > received {
 			s.log.Error("a position beyond what the server sent is not confirmed",
-				"slot", s.cfg.Slot, "lsn", lsn.String(), "received", pglogrepl.LSN(received).String())
+				"lsn", lsn.String(), "received", pglogrepl.LSN(received).String())
 			return
 		}
 		if s.confirmed.CompareAndSwap(old, uint64(lsn)) {
@@ -293,7 +293,7 @@ func (s *Stream) notice(n *pgconn.PgError) error {
 	if skipsPublication(n) {
 		return gapByPublication("stream from", s.cfg, n)
 	}
-	s.log.Info("notice from the server", "slot", s.cfg.Slot, "severity", n.Severity, "notice", describe(n))
+	s.log.Info("notice from the server", "severity", n.Severity, "notice", describe(n))
 	return nil
 }
 

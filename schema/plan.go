@@ -83,7 +83,7 @@ func (e *PlanError) Error() string {
 // Hint says what to look at: a column may exist in the table and still be
 // missing from the stream.
 func (e *PlanError) Hint() string {
-	return "map another column under outbox.columns, or add it to the publication's column list; before PostgreSQL 18 a generated column is never sent"
+	return "map another column under outbox.columns or outbox.header_columns, or add it to the publication's column list; before PostgreSQL 18 a generated column is never sent"
 }
 
 // Compile looks up every mapped column of rel by name and chooses its

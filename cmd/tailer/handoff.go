@@ -7,10 +7,6 @@ import (
 	"github.com/tailer-relay/tailer/sink"
 )
 
-// beatEvery is how often a loop that waits for another one tells the watchdog
-// that it is alive.
-const beatEvery = time.Second
-
 // handoff is where the reader and the publisher of a session meet. It holds two
 // batches: one that the reader fills, one that the publisher has in flight.
 //
@@ -52,23 +48,7 @@ func (h *handoff) open(ctx context.Context, full bool) (*sink.Batch, error) {
 		default:
 		}
 	}
-	select {
-	case b := <-h.free:
-		return b, nil
-	default:
-	}
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case b := <-h.free:
-			return b, nil
-		case <-tick.C:
-			h.beat(loopReader)
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
+	return h.receive(ctx, h.free, loopReader)
 }
 
 // offer lays a batch out for the publisher. It can wait only for the moment in
@@ -92,8 +72,14 @@ func (h *handoff) take(ctx context.Context) (*sink.Batch, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	return h.receive(ctx, h.offered, loopPublisher)
+}
+
+// receive waits for a batch and beats for the loop that waits. A batch that is
+// there already costs no ticker.
+func (h *handoff) receive(ctx context.Context, from <-chan *sink.Batch, l loop) (*sink.Batch, error) {
 	select {
-	case b := <-h.offered:
+	case b := <-from:
 		return b, nil
 	default:
 	}
@@ -101,10 +87,10 @@ func (h *handoff) take(ctx context.Context) (*sink.Batch, error) {
 	defer tick.Stop()
 	for {
 		select {
-		case b := <-h.offered:
+		case b := <-from:
 			return b, nil
 		case <-tick.C:
-			h.beat(loopPublisher)
+			h.beat(l)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -41,9 +41,8 @@ type health struct {
 		seen  uint64    // the count when it last moved
 		since time.Time // and when that was noticed
 	}
-	state  string // "active", "standby", "" when not ready; guarded by mu
-	holder uint32 // the pid that has the slot, while standing by
-	cause  string // why not ready; "" before the first word; guarded by mu
+	state string // "active", "standby", "" when not ready; guarded by mu
+	cause string // why not ready; "" before the first word; guarded by mu
 }
 
 func newHealth(m *metrics) *health {
@@ -53,17 +52,17 @@ func newHealth(m *metrics) *health {
 }
 
 // Active says that the stream flows.
-func (h *health) Active() { h.set("active", 0, "") }
+func (h *health) Active() { h.set("active", "") }
 
-// Standby says that another process, its walsender being pid, holds the slot.
-func (h *health) Standby(pid uint32) { h.set("standby", pid, "") }
+// Standby says that another process holds the slot.
+func (h *health) Standby() { h.set("standby", "") }
 
 // NotReady says why events do not flow.
-func (h *health) NotReady(cause string) { h.set("", 0, strings.Join(strings.Fields(cause), " ")) }
+func (h *health) NotReady(cause string) { h.set("", strings.Join(strings.Fields(cause), " ")) }
 
-func (h *health) set(state string, holder uint32, cause string) {
+func (h *health) set(state, cause string) {
 	h.mu.Lock()
-	h.state, h.holder, h.cause = state, holder, cause
+	h.state, h.cause = state, cause
 	h.mu.Unlock()
 	h.m.SetActive(state == "active")
 }

@@ -34,7 +34,7 @@ func TestReadiness(t *testing.T) {
 		{"two topics are blocked", func() { m.Blocked("b", "no leader"); m.Blocked("a", "not authorised") }, 503, "topic a: not authorised (and 1 more)", "1"},
 		{"another cause for one", func() { m.Blocked("a", "no leader") }, 503, "topic a: no leader (and 1 more)", "1"},
 		{"one left", func() { m.Blocked("a", "") }, 503, "topic b: no leader", "1"},
-		{"another relay took over", func() { h.Standby(4711) }, 200, "standby", "0"},
+		{"another relay took over", func() { h.Standby() }, 200, "standby", "0"},
 		{"streaming again, still blocked", h.Active, 503, "topic b: no leader", "1"},
 		{"none left", func() { m.Blocked("b", "") }, 200, "active", "1"},
 		{"ended twice", func() { m.Blocked("b", "") }, 200, "active", "1"},
@@ -165,7 +165,7 @@ func TestHTTPServer(t *testing.T) {
 		{func() {}, "", 1, "starting\n"},
 		{func() {}, "--live", 0, "ok\n"},
 		{h.Active, "", 0, "active\n"},
-		{func() { h.Standby(1) }, "", 0, "standby\n"},
+		{func() { h.Standby() }, "", 0, "standby\n"},
 	} {
 		c.do()
 		args := append([]string{"health", "--http-listen", "0.0.0.0:" + port}, strings.Fields(c.args)...)

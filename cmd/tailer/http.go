@@ -22,7 +22,7 @@ func serveHTTP(ctx context.Context, listen string, h *health, m *metrics, log *s
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return "", nil, &exitError{code: exitUsage, err: fmt.Errorf("listen on http.listen %s: %w", listen, err),
-			hint: "give another address with --http-listen, or \"\" to turn it off"}
+			hint: "choose a free address with http.listen (--http-listen), or turn it off with an empty one"}
 	}
 	server := &http.Server{
 		Handler:           newHandler(h, m),

@@ -56,7 +56,7 @@ func (s *session) monitor(ctx context.Context) error {
 			return err
 		}
 		if !warned {
-			s.log.Warn("the slot cannot be watched: lag and retained WAL are not measured", "slot", s.relay.stream.Slot, "err", err)
+			s.log.Warn("the slot cannot be watched: lag and retained WAL are not measured", "err", err)
 			warned = true
 		}
 		if sleep(ctx, monitorRetry, func() {}) != nil {

@@ -74,38 +74,3 @@ func (s *session) heard(ctx context.Context) error {
 	}
 	return nil
 }
-
-// backoff grows from 100 ms to 5 s, with jitter.
-type backoff struct{ last time.Duration }
-
-const (
-	backoffFirst = 100 * time.Millisecond
-	backoffMost  = 5 * time.Second
-)
-
-func (b *backoff) next() time.Duration {
-	b.last = min(max(2*b.last, backoffFirst), backoffMost)
-	return jitter(b.last)
-}
-
-func (b *backoff) reset() { b.last = 0 }
-
-// sleep waits for d or for the end of ctx, and calls beat at least every second.
-func sleep(ctx context.Context, d time.Duration, beat func()) error {
-	deadline := time.Now().Add(d)
-	timer := time.NewTimer(min(d, beatEvery))
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-			beat()
-			left := time.Until(deadline)
-			if left <= 0 {
-				return nil
-			}
-			timer.Reset(min(left, beatEvery))
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}

@@ -131,7 +131,7 @@ func (r *reader) relation(rel *decoder.Relation) error {
 	}
 	if rel.Namespace != r.table.Schema || rel.Name != r.table.Name {
 		r.plans[rel] = nil
-		r.log.Warn("the publication has another table, its changes are skipped", "relation", rel.Namespace+"."+rel.Name)
+		r.log.Warn("the publication has another table, its changes are skipped", "table", rel.Namespace+"."+rel.Name)
 		return nil
 	}
 	plan, err := r.mapping.Compile(rel)
@@ -171,7 +171,7 @@ func (r *reader) insert(ctx context.Context, m *decoder.Message) error {
 // that can be neither encoded nor dead-lettered yet is tried again and again:
 // what was read before it is handed over meanwhile, its own position is held.
 func (r *reader) add(ctx context.Context, ev *sink.Event) error {
-	var wait backoff
+	var wait retries
 	for blocked := false; ; blocked = true {
 		if err := r.open(ctx); err != nil {
 			return err
@@ -180,7 +180,7 @@ func (r *reader) add(ctx context.Context, ev *sink.Event) error {
 		if err == nil {
 			if blocked {
 				r.health.Active()
-				r.log.Info("going on", "type", string(ev.Type), "id", string(ev.ID))
+				r.log.Info("the event waits no more", "type", string(ev.Type), "id", string(ev.ID))
 			}
 			break
 		}

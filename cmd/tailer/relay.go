@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -70,7 +68,7 @@ type session struct {
 // run repeats sessions. It returns nil after a drain, else an *exitError.
 func (r *relay) run(ctx context.Context) error {
 	var (
-		wait    backoff
+		wait    retries
 		refused patience
 		holder  uint32 // the backend that had the slot when last asked
 	)
@@ -98,8 +96,8 @@ func (r *relay) run(ctx context.Context) error {
 		case verdictStandby:
 			wait.reset()
 			pause = standbyPoll
-			if r.health.Standby(v.pid); v.pid != holder {
-				r.log.Info("standing by: the slot is active elsewhere", "slot", r.stream.Slot, "pid", v.pid)
+			if r.health.Standby(); v.pid != holder {
+				r.log.Info("standing by: the slot is active elsewhere", "pid", v.pid)
 				holder = v.pid
 			}
 		case verdictAuth:
@@ -110,7 +108,7 @@ func (r *relay) run(ctx context.Context) error {
 		case verdictRetry:
 			r.metrics.Retry(v.peer, "session")
 			r.health.NotReady(v.cause)
-			r.log.Warn("session ended", "slot", r.stream.Slot, "retry_in", pause.Round(time.Millisecond), "err", err, "hint", v.hint)
+			r.log.Warn("session ended", "retry_in", pause.Round(time.Millisecond), "err", err, "hint", v.hint)
 		}
 		if sleep(ctx, pause, func() {}) != nil {
 			return nil
@@ -151,7 +149,7 @@ func (r *relay) session(ctx context.Context) error {
 	s.stream, s.tracker = stream, checkpoint.NewTracker(stream.Start())
 	s.hand = newHandoff(r.builder.NewBatch, r.health.Beat)
 	server := stream.Server()
-	r.log.Info("streaming", "slot", r.stream.Slot, "publication", r.stream.Publication, "lsn", stream.Start().String(),
+	r.log.Info("streaming", "publication", r.stream.Publication, "lsn", stream.Start().String(),
 		"server", server.VersionText, "system", server.SystemID, "timeline", server.Timeline)
 	r.health.Active()
 
@@ -163,7 +161,7 @@ func (r *relay) session(ctx context.Context) error {
 	if err == nil {
 		err = closeErr
 	}
-	r.log.Info("session closed", "slot", r.stream.Slot, "confirmed", stream.Confirmed().String())
+	r.log.Info("session closed", "lsn", stream.Confirmed().String())
 	return err
 }
 
@@ -221,19 +219,14 @@ func withEither(a, b context.Context) context.Context {
 	return ctx
 }
 
-// jitter spreads d by a quarter either way: a fleet that lost the same server
-// must not come back in step.
-func jitter(d time.Duration) time.Duration {
-	return d*3/4 + rand.N(d/2+1)
-}
-
 // runRelay wires the pipeline from the configuration and runs it until ctx ends.
 func runRelay(ctx context.Context, cfg *Config, log *slog.Logger) error {
+	log = log.With("slot", cfg.Postgres.Slot) // names the relay in every line, also of the packages below
 	m := newMetrics(cfg.Postgres.Slot)
 	h := newHealth(m)
 	_, stopHTTP, err := serveHTTP(ctx, cfg.HTTP.Listen, h, m, log)
 	if err != nil {
-		return &exitError{code: exitUsage, err: fmt.Errorf("http.listen: %w", err), hint: "choose a free address with http.listen, or turn it off with an empty one"}
+		return err
 	}
 	defer stopHTTP(context.Background())
 

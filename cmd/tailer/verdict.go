@@ -67,7 +67,7 @@ func classify(err error) verdict {
 		v.kind, v.pid = verdictStandby, active.PID
 	case errors.As(err, &plan):
 		v.kind, v.code = verdictExit, exitUsage
-		v.hint = "name the table's columns with outbox.columns and outbox.header_columns"
+		v.hint = plan.Hint()
 	case errors.As(err, &wire):
 		v.kind, v.code = verdictExit, exitRetry
 		v.hint = "the position is held and nothing is lost; report this message with the server's version"
