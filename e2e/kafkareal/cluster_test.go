@@ -44,7 +44,7 @@ func roundTrip(t *testing.T, addrs []string, topic string) {
 // writes that need two replicas go on.
 func TestClusterSurvives(t *testing.T) {
 	start := time.Now()
-	real := kafka.NewReal(t, 3)
+	real := three.get(t)
 	t.Logf("three brokers after %v", time.Since(start).Round(time.Millisecond))
 	kafka.CreateTopic(t, real.Addrs(), "a", 3, 3, nil)
 	roundTrip(t, real.Addrs(), "a")

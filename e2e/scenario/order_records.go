@@ -151,6 +151,7 @@ func TopicsCreated(t testing.TB, env Env) {
 
 // ProducerExpires is the part of D05 that only time brings: the relay is idle
 // for so long that the broker forgets its producer. It goes on all the same.
+// What it holds is what Kafka's client and a real broker make of that.
 func ProducerExpires(t testing.TB, env Env) {
 	b := env.lay(t, bedOptions{partitions: 1})
 	relay := b.start()

@@ -20,8 +20,7 @@ import (
 // every replica demanded, writes are refused or time out, and the relay holds,
 // says so, makes no dead letters, and goes on by itself when it thaws.
 //
-// Seen red with a relay that makes dead letters of what is refused several times
-// for the lack of replicas.
+// Seen red with a relay that takes a cycle for done when no answer came in time.
 func BrokersFail(t testing.TB, real *kafka.Real) {
 	env := Env{Brokers: func(testing.TB) []string { return real.Addrs() }}
 	b := env.lay(t, bedOptions{})
