@@ -10,7 +10,6 @@ package scenario
 import (
 	"testing"
 
-	"github.com/tailer-relay/tailer/e2e/kafka"
 	"github.com/tailer-relay/tailer/e2e/postgres"
 )
 
@@ -35,13 +34,4 @@ func (e Env) postgres(t testing.TB, settings map[string]string) *postgres.Server
 	}
 	opt.Settings = merged
 	return postgres.New(t, opt)
-}
-
-// brokers starts the environment's Kafka.
-func (e Env) brokers(t testing.TB) []string {
-	t.Helper()
-	if e.Brokers != nil {
-		return e.Brokers(t)
-	}
-	return kafka.NewFake(t, kafka.FakeOptions{}).Addrs()
 }
