@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tailer-relay/tailer/replication"
 )
@@ -15,6 +16,13 @@ import (
 const (
 	monitorEvery = 3 * time.Second
 	monitorRetry = 10 * time.Second
+	// monitorPatience is for how long the server may take to answer.
+	monitorPatience = 10 * time.Second
+	// publicationEvery is how often the publication is looked at: with the
+	// next look at the slot, a change shows within ten seconds.
+	publicationEvery = 5 * time.Second
+	// lockPatience bounds a look at a publication whose tables are locked.
+	lockPatience = "500ms"
 )
 
 // owned remembers when the server was last seen to name this session's backend
@@ -52,7 +60,7 @@ func (s *session) monitor(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errShuttingDown), errors.Is(err, errSlotTaken):
+		case errors.Is(err, errShuttingDown), errors.Is(err, errSlotTaken), errors.As(err, new(*unpublished)):
 			return err
 		}
 		if !warned {
@@ -66,6 +74,31 @@ func (s *session) monitor(ctx context.Context) error {
 }
 
 var errSlotTaken = lost(errors.New("it is no longer held by this session"))
+
+// unpublished is an outbox whose rows no longer come through the publication: a
+// table dropped and created again, one taken out of it, the publication dropped.
+// The server says nothing of that, it sends nothing.
+type unpublished struct{ err error }
+
+func (u *unpublished) Error() string { return "while streaming: " + u.err.Error() }
+func (u *unpublished) Unwrap() error { return u.err }
+
+// published returns an *unpublished, or why it cannot tell. A publication that
+// cannot be looked at because somebody changes its table is looked at later.
+func (s *session) published(ctx context.Context, conn *pgx.Conn) error {
+	config := &s.relay.stream
+	p, err := replication.InspectPublication(ctx, conn, config.Publication, config.Table)
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "55P03" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.Check(config.Publication, config.Table); err != nil {
+		return &unpublished{err}
+	}
+	return nil
+}
 
 // watch polls until the connection fails.
 func (s *session) watch(ctx context.Context) error {
@@ -81,35 +114,56 @@ func (s *session) watch(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
+	if _, err := conn.Exec(ctx, "SET lock_timeout = '"+lockPatience+"'"); err != nil {
+		return s.gone(ctx, err)
+	}
+	looked := time.Now() // at the publication; Open did
 	for {
-		asked := time.Now()
-		state, err := replication.InspectSlot(ctx, conn, s.relay.stream.Slot)
-		if err != nil {
+		if err := s.look(ctx, conn, &looked); err != nil {
 			return s.gone(ctx, err)
-		}
-		switch ours := state.Active && uint32(state.ActivePID) == s.stream.Server().BackendPID; {
-		case ours:
-			s.owned.seen(asked)
-		case s.owned.ever():
-			return fmt.Errorf("%w (active: %t, pid %d)", errSlotTaken, state.Active, state.ActivePID)
-		default:
-			// Behind a connection pooler the pid that the session was told is the
-			// pooler's invention, and says nothing about the slot.
-		}
-		s.metrics.SetSlot(state.Lag(), state.Retained())
-		if time.Since(s.stream.Heard()) > s.stream.Interval() {
-			working, err := replication.Working(ctx, conn, s.stream.Server().BackendPID)
-			if err != nil {
-				return s.gone(ctx, err)
-			}
-			if working {
-				s.owned.worked.Store(asked.UnixNano())
-			}
 		}
 		if err := idle(ctx, conn, min(monitorEvery, s.stream.Interval())); err != nil {
 			return s.gone(ctx, err)
 		}
 	}
+}
+
+// look is one poll. A server that does not answer it is one that cannot be watched.
+func (s *session) look(ctx context.Context, conn *pgx.Conn, looked *time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, monitorPatience)
+	defer cancel()
+	asked := time.Now()
+	state, err := replication.InspectSlot(ctx, conn, s.relay.stream.Slot)
+	if err != nil {
+		return err
+	}
+	ours := state.Active && uint32(state.ActivePID) == s.stream.Server().BackendPID
+	switch {
+	case ours:
+		s.owned.seen(asked)
+	case s.owned.ever():
+		return fmt.Errorf("%w (active: %t, pid %d)", errSlotTaken, state.Active, state.ActivePID)
+	default:
+		// Behind a connection pooler the pid that the session was told is the
+		// pooler's invention, and says nothing about the slot.
+	}
+	s.metrics.SetSlot(state.Lag(), state.Retained())
+	if time.Since(s.stream.Heard()) > s.stream.Interval() {
+		working, err := replication.Working(ctx, conn, s.stream.Server().BackendPID)
+		if err != nil {
+			return err
+		}
+		if working {
+			s.owned.worked.Store(asked.UnixNano())
+		}
+	}
+	// Only the server that streams can say what it publishes: another one may be
+	// a standby that is behind.
+	if ours && asked.Sub(*looked) >= publicationEvery {
+		*looked = asked
+		return s.published(ctx, conn)
+	}
+	return nil
 }
 
 // gone tells a server that shuts down (it ends ordinary backends first, then
