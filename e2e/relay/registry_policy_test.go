@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -79,22 +80,37 @@ func TestCase_S23_MissingTypes(t *testing.T) {
 func TestCase_L17_RegistryTrouble(t *testing.T) {
 	t.Parallel()
 	const typ = "order.placed.v1"
+	type trouble struct {
+		status int
+		reg    *registry
+		o      *outbox
+		relay  *harness.Relay
+	}
+	var troubles []trouble
+	// 404 without the registry's own code is that of a proxy.
 	for _, status := range []int{http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusUnauthorized, http.StatusNotFound} {
-		t.Run(http.StatusText(status), func(t *testing.T) {
-			reg := newRegistry(t)
-			reg.seed(typ, 1, 9, numberSchema)
-			reg.set(answer(status)) // 404 without the registry's own code is a proxy's
-			o := newOutbox(t, outboxOptions{config: map[string]any{"schema": harness.Config{"registry": harness.Config{"url": reg.url}}}})
-			relay := o.run(o.config)
-			o.pg.Exec(t, "INSERT INTO outbox (aggregate_id, type, payload) SELECT 'k', '"+typ+"', '{\"n\":1}' FROM generate_series(1, 100)")
-			relay.WaitNotReady(typ, loudness)
-			relay.WaitLog("an event waits", loudness)
-			reg.heal()
-			relay.WaitReady("active", waitLimit)
-			for _, r := range o.read(100, "order", "tailer.dlq") {
-				framed(t, r, 9, numberSchema)
-			}
-		})
+		reg := newRegistry(t)
+		reg.seed(typ, 1, 9, numberSchema)
+		reg.set(answer(status))
+		o := newOutbox(t, outboxOptions{config: map[string]any{"schema": harness.Config{"registry": harness.Config{"url": reg.url}}}})
+		o.pg.Exec(t, "INSERT INTO outbox (aggregate_id, type, payload) SELECT 'k', '"+typ+"', '{\"n\":1}' FROM generate_series(1, 100)")
+		troubles = append(troubles, trouble{status, reg, o, harness.StartRelay(t, harness.RelayOptions{Config: o.config})})
+	}
+	for _, c := range troubles {
+		c.relay.WaitNotReady(typ, loudness)
+		c.relay.WaitLog("an event waits", loudness)
+		if _, body := c.relay.Probe("/readyz"); !strings.Contains(body, strconv.Itoa(c.status)) {
+			t.Errorf("status %d: not ready: %s", c.status, body)
+		}
+	}
+	for _, c := range troubles {
+		c.reg.heal()
+	}
+	for _, c := range troubles {
+		c.relay.WaitReady("active", waitLimit)
+		for _, r := range c.o.read(100, "order", "tailer.dlq") {
+			framed(t, r, 9, numberSchema)
+		}
 	}
 }
 
@@ -130,7 +146,7 @@ func TestNewerSchemaIsFoundByItsPayload(t *testing.T) {
 func TestInvalidPayloadHalts(t *testing.T) {
 	t.Parallel()
 	const typ = "order.placed.v1"
-	o := newOutbox(t, outboxOptions{schemas: map[string]string{typ: numberSchema}, config: map[string]any{"schema.on_invalid": "halt"}})
+	o := newOutbox(t, outboxOptions{schemas: map[string]string{typ: numberSchema}, config: map[string]any{"schema.on_invalid": "halt", "delivery.drain_timeout": "1s"}})
 	relay := o.run(o.config)
 	first := o.insert("k", typ, `{"n":1}`)
 	o.insert("k", typ, `{"n":"four-and-twenty"}`)
