@@ -65,6 +65,7 @@ func NewLedger(t testing.TB, pg *postgres.Server, opt LedgerOptions) *Ledger {
 		fmt.Sprintf(`INSERT INTO counter (key) SELECT 'key-' || g FROM generate_series(0, %d) g`, opt.Keys-1),
 		fmt.Sprintf(`CREATE PUBLICATION %s FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`, pgx.Identifier{opt.Publication}.Sanitize()),
 	)
+	pg.ExecIn(t, opt.Database, stateTables...)
 	if !opt.NoSlot {
 		l.CreateSlot(t)
 	}
