@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tailer-relay/tailer/internal/backoff"
 )
 
 // Catalog gives the encoder of every event type, from a folder, a registry or
@@ -301,7 +302,7 @@ func (c *Catalog) postpone(typ string, file *schemaFile, failures int, err error
 		w = waiting{err: &NotFound{Type: typ, Where: fmt.Sprintf("registry %s: %v", c.registry.url, text)}, until: now.Add(c.pace.missing)}
 	default:
 		w.failures = failures + 1
-		w.until = now.Add(c.pause(w.failures))
+		w.until = now.Add(backoff.Pause(w.failures, c.pace.first, c.pace.max))
 		w.err = &Unavailable{Type: typ, Subject: subject, RetryAt: w.until, Hint: hintOf(err), Err: err}
 	}
 	c.log.Warn("no schema for a type", "type", clip(typ, 100), "subject", clip(subject, 100), "again_in", w.until.Sub(now).Round(time.Millisecond), "err", w.err)
@@ -323,16 +324,6 @@ func (c *Catalog) postpone(typ string, file *schemaFile, failures int, err error
 	}
 	c.waiting[typ] = w
 	return w.err
-}
-
-// pause grows with the failures in a row, with up to a fifth of jitter so that
-// several relays do not ask in step.
-func (c *Catalog) pause(failures int) time.Duration {
-	d := c.pace.max
-	if failures < 16 {
-		d = min(d, c.pace.first<<(failures-1))
-	}
-	return d + rand.N(d/5+1)
 }
 
 func hintOf(err error) string {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -20,6 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/tailer-relay/tailer/internal/backoff"
 )
 
 // KafkaConfig says how to reach the brokers and what to do about topics.
@@ -175,16 +176,6 @@ func (s SASLConfig) mechanism() (sasl.Mechanism, error) {
 	return nil, fmt.Errorf("kafka.sasl.mechanism: %q is none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512", s.Mechanism)
 }
 
-// backoff grows from least to most, give or take a fifth. tries counts from 1.
-func backoff(tries int, least, most time.Duration) time.Duration {
-	d := least
-	for i := 1; i < tries && d < most; i++ {
-		d *= 2
-	}
-	d = min(d, most)
-	return d*4/5 + rand.N(d*2/5+1)
-}
-
 // options are common to both clients. What is not here is as kgo has it: acks=all, idempotent, no delivery timeout (it
 // would age a record by its own timestamp), no creation of topics by asking for them.
 func (cfg KafkaConfig) options() ([]kgo.Opt, error) {
@@ -227,7 +218,7 @@ func (cfg KafkaConfig) options() ([]kgo.Opt, error) {
 		kgo.RecordRetries(recordTries),
 		kgo.UnknownTopicRetries(unknownTries),
 		kgo.RetryTimeout(requestPatience),
-		kgo.RetryBackoffFn(func(tries int) time.Duration { return backoff(tries, 100*time.Millisecond, 2*time.Second) }),
+		kgo.RetryBackoffFn(func(tries int) time.Duration { return backoff.Pause(tries, 100*time.Millisecond, 2*time.Second) }),
 	}
 	if mechanism != nil {
 		opts = append(opts, kgo.SASL(mechanism))

@@ -55,8 +55,8 @@
 //
 // # The publisher side
 //
-// [Idempotent] publishes a batch in cycles: produce all, flush, look at every promise, resolve what failed (resolve.go
-// says how). Its rules:
+// [Idempotent] publishes a batch in cycles: produce all, flush, look at every promise, resolve what failed (resolve.go and
+// judge.go say how). Its rules:
 //
 //   - Nothing of a cycle is sent before all of it is buffered, and no cycle begins before the one before is settled. So
 //     what is written of a partition is a prefix of what was to be written.
