@@ -12,6 +12,7 @@ package docs_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -307,4 +308,15 @@ func (p *place) ready(health string, r *process) {
 		code, out, _ := p.try(health)
 		return code == 0 && strings.HasPrefix(out, "active")
 	})
+}
+
+// connectSocket is a connection over the Unix socket, as a command inside of
+// the server's container has it: no password is asked for there.
+func connectSocket(t *testing.T, pg *postgres.Server, db string) (*pgx.Conn, error) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), pg.SocketDSN(db))
+	if err == nil {
+		t.Cleanup(func() { conn.Close(context.Background()) })
+	}
+	return conn, err
 }
