@@ -63,6 +63,15 @@ func (b *blocked) set(topic, cause string, now time.Time) {
 	b.topics[topic] = s
 }
 
+// forget clears every topic without a word: whether one still waits is seen when
+// its records are sent again.
+func (b *blocked) forget() {
+	for topic := range b.topics {
+		delete(b.topics, topic)
+		b.observer.Blocked(topic, "")
+	}
+}
+
 // keep clears every topic for which still is false.
 func (b *blocked) keep(still func(topic string) bool) {
 	for topic, s := range b.topics {

@@ -183,6 +183,9 @@ func (p *Idempotent) Ping(ctx context.Context) error {
 		p.renew() // the client keeps a refused producer id for ever
 		return fail("get a producer id", "", err)
 	}
+	// What was blocked may have been sent by another relay meanwhile, and then no
+	// cycle of ours would ever take it back.
+	p.blocked.forget()
 	return nil
 }
 

@@ -262,3 +262,32 @@ func TestHoldingBeatsAndKeepsQuiet(t *testing.T) {
 	publish(t, p, batchOf(t, ev{"a", "k", "later"}))
 	wantBeats(t, w)
 }
+
+// A session ended while a topic was blocked, and another relay sent its records.
+// When this one has the slot again nothing waits, and nothing may say so.
+//
+// Seen red: the topic stayed blocked, and the relay not ready, until the next event.
+func TestStartForgetsWhatWasBlocked(t *testing.T) {
+	c := fakeCluster(t)
+	p, w := publisherFor(t, c.ListenAddrs(), nil)
+	ping := func() {
+		t.Helper()
+		if err := p.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ping()
+	for range 2 {
+		ctx, stop := context.WithCancel(t.Context())
+		done := background(ctx, p, batchOf(t, ev{"nowhere", "k", "1"}))
+		eventually(t, "the topic is blocked", func() bool { return w.cause("nowhere") != "" })
+		stop()
+		if err := result(t, done); err == nil {
+			t.Fatal("published to a topic that is not there")
+		}
+		ping()
+		if cause := w.cause("nowhere"); cause != "" {
+			t.Errorf("after the start: %s", cause)
+		}
+	}
+}

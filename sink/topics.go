@@ -67,6 +67,11 @@ func ensure(ctx context.Context, cl *kgo.Client, cfg TopicsConfig, topic string,
 		return err
 	}
 	if n == 0 {
+		if known, ok := l.get(topic); ok {
+			n = known
+		}
+	}
+	if n == 0 {
 		log.Info("max.message.bytes of the topic may not be read; larger records go to the broker one by one", "topic", topic, "assumed", defaultLimit)
 		n = defaultLimit
 	}
