@@ -31,7 +31,7 @@ type Ticket uint64
 // Tracker computes the watermark. Accept belongs to the reader; Hand is called by
 // one goroutine, in batch order: by the publisher as it takes a batch, because
 // until then the reader may still take it back and append; Done by whoever
-// settled a batch; Watermark and Outstanding are free for all.
+// settled a batch; Watermark is free for all.
 //
 // A mutex guards the ring: Hand and Done are called once a batch, not once a
 // row, and it is held for nanoseconds. The two positions are atomic: the status
@@ -136,8 +136,8 @@ func (t *Tracker) Done(k Ticket) pglogrepl.LSN {
 // last mark of the longest prefix of batches that are done. It never falls.
 func (t *Tracker) Watermark() pglogrepl.LSN { return pglogrepl.LSN(t.watermark.Load()) }
 
-// Outstanding is how many batches were handed out and are not done.
-func (t *Tracker) Outstanding() int {
+// outstanding is how many batches were handed out and are not done.
+func (t *Tracker) outstanding() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.open

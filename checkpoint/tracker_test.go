@@ -161,8 +161,8 @@ func TestAgainstNaive(t *testing.T) {
 				fail("watermark fell from %s to %s", last, got)
 			case got > model.accepted:
 				fail("watermark %s, above everything accepted (%s)", got, model.accepted)
-			case tracker.Outstanding() != len(model.outstanding()):
-				fail("%d outstanding, want %d", tracker.Outstanding(), len(model.outstanding()))
+			case tracker.outstanding() != len(model.outstanding()):
+				fail("%d outstanding, want %d", tracker.outstanding(), len(model.outstanding()))
 			}
 			last = got
 		}
@@ -170,7 +170,7 @@ func TestAgainstNaive(t *testing.T) {
 			model.batches[i].done = true
 			tracker.Done(model.batches[i].ticket)
 		}
-		if got := tracker.Watermark(); got != model.bound() || tracker.Outstanding() != 0 {
+		if got := tracker.Watermark(); got != model.bound() || tracker.outstanding() != 0 {
 			fail("with nothing outstanding the watermark is %s, want %s", got, model.bound())
 		}
 	}
@@ -198,7 +198,7 @@ func TestTwoGoroutines(t *testing.T) {
 	stop := make(chan struct{})
 	watchers.Go(func() {
 		for last := pglogrepl.LSN(100); ; {
-			low, open := tracker.Watermark(), tracker.Outstanding()
+			low, open := tracker.Watermark(), tracker.outstanding()
 			if low < last || open < 0 || open > 8+cap(handed)+3 {
 				t.Errorf("watermark %s after %s, %d outstanding", low, last, open)
 				return
@@ -223,8 +223,8 @@ func TestTwoGoroutines(t *testing.T) {
 	publishers.Wait()
 	close(stop)
 	watchers.Wait()
-	if tracker.Watermark() != lsn || tracker.Outstanding() != 0 {
-		t.Errorf("watermark %s with %d outstanding, want %s", tracker.Watermark(), tracker.Outstanding(), lsn)
+	if tracker.Watermark() != lsn || tracker.outstanding() != 0 {
+		t.Errorf("watermark %s with %d outstanding, want %s", tracker.Watermark(), tracker.outstanding(), lsn)
 	}
 }
 

@@ -25,12 +25,11 @@ type Frame struct {
 	// is open. In a data frame it only repeats WALStart.
 	WALEnd pglogrepl.LSN
 
-	ServerTime     time.Time
 	ReplyRequested bool // keepalive only; already answered by the status writer
 
 	Data []byte // pgoutput message, nil for a keepalive
 
-	sent int64 // ServerTime as it came: microseconds since 2000
+	sent int64 // by the server's clock: microseconds since 2000
 }
 
 const (
@@ -41,7 +40,7 @@ const (
 	keepaliveLen  = 1 + 8 + 8 + 1
 )
 
-// pgEpoch is 2000-01-01 00:00:00 UTC, from which Postgres counts microseconds.
+// pgEpochUnixMicro is 2000-01-01 00:00:00 UTC, from which Postgres counts microseconds.
 const pgEpochUnixMicro = 946684800 * 1_000_000
 
 // parseFrame reads the payload of a CopyData message.
@@ -55,11 +54,10 @@ func parseFrame(b []byte) (Frame, error) {
 			return Frame{}, &protocolError{fmt.Sprintf("XLogData frame of %d bytes, its header alone has %d", len(b), xlogHeaderLen)}
 		}
 		return Frame{
-			WALStart:   pglogrepl.LSN(binary.BigEndian.Uint64(b[1:])),
-			WALEnd:     pglogrepl.LSN(binary.BigEndian.Uint64(b[9:])),
-			ServerTime: serverTime(binary.BigEndian.Uint64(b[17:])),
-			sent:       int64(binary.BigEndian.Uint64(b[17:])),
-			Data:       b[xlogHeaderLen:len(b):len(b)],
+			WALStart: pglogrepl.LSN(binary.BigEndian.Uint64(b[1:])),
+			WALEnd:   pglogrepl.LSN(binary.BigEndian.Uint64(b[9:])),
+			sent:     int64(binary.BigEndian.Uint64(b[17:])),
+			Data:     b[xlogHeaderLen:len(b):len(b)],
 		}, nil
 	case frameKeepalive:
 		if len(b) != keepaliveLen {
@@ -68,17 +66,11 @@ func parseFrame(b []byte) (Frame, error) {
 		return Frame{
 			Keepalive:      true,
 			WALEnd:         pglogrepl.LSN(binary.BigEndian.Uint64(b[1:])),
-			ServerTime:     serverTime(binary.BigEndian.Uint64(b[9:])),
 			sent:           int64(binary.BigEndian.Uint64(b[9:])),
 			ReplyRequested: b[17] != 0,
 		}, nil
 	}
 	return Frame{}, &protocolError{fmt.Sprintf("unknown replication frame %#02x", b[0])}
-}
-
-func serverTime(micros uint64) time.Time {
-	// Two's complement makes the sum right for times before 2000 too.
-	return time.UnixMicro(int64(micros) + pgEpochUnixMicro).UTC()
 }
 
 // statusLen is the length of a standby status update: kind, three positions,

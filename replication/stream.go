@@ -128,9 +128,6 @@ func (s *Stream) Confirmed() pglogrepl.LSN { return pglogrepl.LSN(s.confirmed.Lo
 // clock. It stands still while nobody calls Next.
 func (s *Stream) Heard() time.Time { return s.born.Add(time.Duration(s.said.Load())) }
 
-// Backlogged tells whether reads are being batched because the server has more.
-func (s *Stream) Backlogged() bool { return s.socket != nil && s.socket.engaged.Load() }
-
 // clock is the time since the stream was opened, never 0.
 func (s *Stream) clock() time.Duration { return time.Since(s.born) + 1 }
 

@@ -160,7 +160,7 @@ func (p *Plan) Row(cols []decoder.Column, r *Row) error {
 		return fmt.Errorf("row of %s has %d columns, its relation has %d", p.table, len(cols), p.width)
 	}
 	for _, i := range p.used {
-		if k := cols[i].Kind; k != 't' && k != 'n' {
+		if k := cols[i].Kind; k != decoder.ColumnText && k != decoder.ColumnNull {
 			return p.kindError(i, k)
 		}
 	}
@@ -199,9 +199,9 @@ func (p *Plan) Row(cols []decoder.Column, r *Row) error {
 // kindError is apart so that Row stays free of formatting.
 func (p *Plan) kindError(i int, kind byte) error {
 	switch kind {
-	case 'u':
+	case decoder.ColumnUnchanged:
 		return fmt.Errorf("row of %s: column %q is an unchanged TOAST value, which an insert never has", p.table, p.names[i])
-	case 'b':
+	case decoder.ColumnBinary:
 		return fmt.Errorf("row of %s: column %q came in binary form, which was not asked for", p.table, p.names[i])
 	}
 	return fmt.Errorf("row of %s: column %q has unknown kind %q", p.table, p.names[i], kind)
@@ -220,7 +220,7 @@ var emptyObject = []byte("{}")
 // is, else from scratch. A value rendered earlier stays valid when scratch
 // moves: its slice keeps the old array.
 func (r *Row) render(cols []decoder.Column, c cell) []byte {
-	if c.index < 0 || cols[c.index].Kind == 'n' {
+	if c.index < 0 || cols[c.index].Kind == decoder.ColumnNull {
 		return nil
 	}
 	text := cols[c.index].Data

@@ -49,7 +49,6 @@ const (
 	ReasonInvalidTopic Reason = "invalid_topic" // the topic that follows is no name Kafka can hold
 	ReasonNullPayload  Reason = "null_payload"  // by policy
 	ReasonNullKey      Reason = "null_key"      // by policy
-	ReasonBlocked      Reason = "blocked"       // behind an earlier dead letter of its key
 )
 
 // Rejection is the error for an event that can never become a record.
