@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,6 +15,11 @@ import (
 
 // minVersion is the oldest server that is tested, as server_version_num.
 const minVersion = 140000
+
+// connectTimeout is for one address, unless the DSN has connect_timeout: without
+// any, a host that is gone without a word would be waited for until the kernel
+// gives up, two minutes later, while a new one is there already.
+const connectTimeout = 30 * time.Second
 
 // sessionParams are set at every connect, over whatever the DSN, the role or
 // the database say: they change the text of a row, or end a session that is
@@ -63,6 +69,9 @@ func dial(ctx context.Context, cfg Config, replication bool) (*pgx.Conn, *backlo
 	}
 	if pc.RuntimeParams["application_name"] == "" {
 		pc.RuntimeParams["application_name"] = "tailer"
+	}
+	if pc.ConnectTimeout == 0 {
+		pc.ConnectTimeout = connectTimeout
 	}
 	delete(pc.RuntimeParams, "replication")
 	pc.AfterConnect = tuneSession

@@ -122,8 +122,12 @@ func (r *reader) step(ctx context.Context, frame *replication.Frame) error {
 
 // relation compiles the column plan anew: DDL sends the relation again with
 // other columns, also inside a transaction. Plans of definitions that are no
-// longer named stay behind until the session ends, so they are dropped here.
+// longer named stay behind until the session ends, so they are dropped here. A
+// definition that only comes again, as it does after each ANALYZE, changes nothing.
 func (r *reader) relation(rel *decoder.Relation) error {
+	if _, known := r.plans[rel]; known {
+		return nil
+	}
 	for old := range r.plans {
 		if old.ID == rel.ID {
 			delete(r.plans, old)

@@ -131,6 +131,9 @@ func (r *relay) stopped(err error) error {
 // session connects, runs the reader, the publisher and the monitor, and tears
 // everything down again. A nil error means that ctx ended and all was drained.
 func (r *relay) session(ctx context.Context) error {
+	opening := r.opening()
+	defer opening.end()
+	opening.asks("Kafka")
 	// Records of the session before must be settled: nothing of it may be
 	// written after the first record of this one.
 	if err := r.publisher.Settle(ctx); err != nil {
@@ -139,6 +142,7 @@ func (r *relay) session(ctx context.Context) error {
 	if err := r.publisher.Ping(ctx); err != nil {
 		return err
 	}
+	opening.asks("Postgres")
 	s := &session{relay: r}
 	config := r.stream
 	config.Busy = s.owned.busy
@@ -151,6 +155,7 @@ func (r *relay) session(ctx context.Context) error {
 	server := stream.Server()
 	r.log.Info("streaming", "publication", r.stream.Publication, "lsn", stream.Start().String(),
 		"server", server.VersionText, "system", server.SystemID, "timeline", server.Timeline)
+	opening.end()
 	r.health.Active()
 
 	err = s.run(ctx)

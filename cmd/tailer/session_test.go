@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,4 +130,44 @@ func TestNothingIsTakenAfterTheEnd(t *testing.T) {
 	if b, err := s.hand.take(life); b != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("took %v, %v", b, err)
 	}
+}
+
+// silent is a broker that takes the connection and does not answer.
+type silent struct{ *scripted }
+
+func (silent) Ping(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A peer that does not answer at the start fails nothing. It is named all the
+// same, within ten seconds, and not after the relay has gone on.
+func TestSilentPeerIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newScripted(t)
+		s := p.newSession(t, &encoder{})
+		var log bytes.Buffer
+		s.log = slog.New(slog.NewTextHandler(&log, nil))
+		s.publisher = silent{p}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.relay.session(ctx) }()
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if ready, cause := s.health.ready(); ready || !strings.Contains(cause, "Kafka") {
+			t.Errorf("ready %v: %s", ready, cause)
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if n := strings.Count(log.String(), "peer=Kafka"); n != 1 {
+			t.Errorf("said %d times:\n%s", n, log.String())
+		}
+		stop()
+		<-ended
+		s.health.Active()
+		time.Sleep(time.Minute)
+		if ready, cause := s.health.ready(); !ready {
+			t.Errorf("after the end: %s", cause)
+		}
+	})
 }
