@@ -111,9 +111,9 @@ func checkPosition(cfg Config, start, flushed pglogrepl.LSN) error {
 		Hint: "this server is not the one the position comes from: it was restored or reset; a person must decide what is missing"}
 }
 
-// Check tells why the publication of that name does not deliver the rows of t;
-// the error is an *Error, or nil.
-func (p PublicationState) Check(publication string, t Table) error {
+// Check tells why the publication of that name does not deliver every row of t
+// with the columns that are needed; the error is an *Error, or nil.
+func (p PublicationState) Check(publication string, t Table, need ...Column) error {
 	fault := func(class Class, hint, format string, args ...any) error {
 		return &Error{Op: "check", Object: quoted("publication", publication), Class: class, Hint: hint, Err: fmt.Errorf(format, args...)}
 	}
@@ -133,8 +133,11 @@ func (p PublicationState) Check(publication string, t Table) error {
 			"it publishes the partitions of %s under their own names", table)
 	case !p.HasTable:
 		return fault(Usage, alter+" ADD TABLE "+table+";", "it does not contain %s", table)
+	case p.RowFilter != "":
+		return fault(Usage, alter+" SET TABLE "+table+"; publishes every row of that table, and no other table",
+			"its row filter hides rows of %s: WHERE %s", table, p.RowFilter)
 	}
-	return nil
+	return p.checkColumns(publication, t, need)
 }
 
 // streamError gives an error of START_REPLICATION or of the stream its class.

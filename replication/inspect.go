@@ -118,6 +118,13 @@ type PublicationState struct {
 
 	RowFilter string   // empty: every row
 	Columns   []string // nil: all
+
+	TableColumns []TableColumn
+	// Identity tells that updates and deletes of the table can be published.
+	Identity bool
+
+	sent    []string // the columns that the server names as published, if it does
+	version int      // of the server, as server_version_num
 }
 
 const publicationSQL = `
@@ -134,7 +141,14 @@ SELECT p.oid IS NOT NULL, coalesce(p.pubinsert, false), coalesce(p.pubupdate, fa
        published.columns,
        NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
                     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
-                      AND NOT a.attname::text = ANY (published.columns))
+                      AND NOT a.attname::text = ANY (published.columns)),
+       ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute AS a
+              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
+       ARRAY(SELECT a.attgenerated::text FROM pg_catalog.pg_attribute AS a
+              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
+       coalesce(c.relreplident = 'f' OR EXISTS (SELECT FROM pg_catalog.pg_index AS i WHERE i.indrelid = c.oid
+                AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident)), false),
+       current_setting('server_version_num')::int
   FROM (SELECT 1) AS one
   LEFT JOIN pg_catalog.pg_publication AS p ON p.pubname = $1::text
   LEFT JOIN (pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = $2::text)
@@ -149,15 +163,20 @@ SELECT p.oid IS NOT NULL, coalesce(p.pubinsert, false), coalesce(p.pubupdate, fa
 func InspectPublication(ctx context.Context, c Querier, publication string, t Table) (PublicationState, error) {
 	var p PublicationState
 	var all bool
+	var columns, generated []string
 	err := c.QueryRow(ctx, publicationSQL, publication, t.Schema, t.Name).Scan(
 		&p.Exists, &p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &p.AllTables,
-		&p.TableExists, &p.Partitioned, &p.HasTable, &p.LeavesOnly, &p.RowFilter, &p.Columns, &all)
+		&p.TableExists, &p.Partitioned, &p.HasTable, &p.LeavesOnly, &p.RowFilter, &p.sent, &all,
+		&columns, &generated, &p.Identity, &p.version)
 	if err != nil {
 		return PublicationState{}, &Error{Op: "inspect", Object: quoted("publication", publication), Class: classifyCause(err), Hint: HintOf(err), Err: err}
 	}
 	// Servers list every column where no list was given, or none at all.
-	if all || len(p.Columns) == 0 {
-		p.Columns = nil
+	if !all && len(p.sent) > 0 {
+		p.Columns = p.sent
+	}
+	for i, name := range columns {
+		p.TableColumns = append(p.TableColumns, TableColumn{name, generated[i]})
 	}
 	p.LeavesOnly = p.LeavesOnly && !p.HasTable
 	return p, nil

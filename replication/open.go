@@ -99,11 +99,14 @@ func (s *Stream) check(ctx context.Context, c *pgx.Conn) (SlotState, error) {
 	if err != nil {
 		return slot, err
 	}
-	if publication.RowFilter != "" {
-		s.log.Warn("the publication has a row filter: rows that do not pass it are not relayed",
-			"publication", s.cfg.Publication, "table", s.cfg.Table.String(), "filter", publication.RowFilter)
+	for _, w := range publication.Warnings(s.cfg.Publication, s.cfg.Table) {
+		if s.cfg.Warn != nil {
+			s.cfg.Warn(w)
+		} else {
+			s.log.Warn(w.Text, "hint", w.Hint)
+		}
 	}
-	return slot, publication.Check(s.cfg.Publication, s.cfg.Table)
+	return slot, publication.Check(s.cfg.Publication, s.cfg.Table, s.cfg.Columns...)
 }
 
 // connect opens the replication connection and makes it ours: from then on
