@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/tailer-relay/tailer/e2e/docs/page"
 	"github.com/tailer-relay/tailer/e2e/harness"
 	"github.com/tailer-relay/tailer/e2e/host"
 	"github.com/tailer-relay/tailer/e2e/kafka"
@@ -128,11 +129,11 @@ func TestComposeServices(t *testing.T) {
 	pg.Exec(t, "CREATE DATABASE "+db)
 	fake := kafka.NewFake(t, kafka.FakeOptions{})
 
-	doc := open(t, "tutorial.md", "## With containers")
+	doc := page.Open(t, "tutorial.md", "## With containers")
 	at := newPlace(t, pg, "postgres:5432", pg.Addr(), "kafka:9093", fake.Addrs()[0])
 	at.swap = strings.NewReplacer("@postgres:5432", "@"+pg.Addr(), "kafka:9093", fake.Addrs()[0],
 		"/run/secrets", filepath.Join(at.dir, "secrets"), "/etc/tailer/schemas", filepath.Join(at.dir, "examples/schemas"))
-	at.sh(doc.next("sh"))
+	at.sh(doc.Next("sh"))
 	secret := map[string]string{}
 	for name, s := range c.Secrets {
 		path := filepath.Join(at.dir, s.File)
@@ -155,7 +156,7 @@ func TestComposeServices(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	up := doc.next("sh")
+	up := doc.Next("sh")
 	if up != "docker compose up --detach --build --wait" {
 		t.Errorf("the tutorial starts it by %q", up)
 	}
@@ -197,7 +198,7 @@ func TestComposeServices(t *testing.T) {
 	in.ready(tailer+strings.Join(check[2:], " "), relay)
 
 	// The tutorial's own commands.
-	insert, ok := strings.CutPrefix(doc.next("sh"), "docker compose exec -T postgres psql -U postgres "+db+" <<'SQL'\n")
+	insert, ok := strings.CutPrefix(doc.Next("sh"), "docker compose exec -T postgres psql -U postgres "+db+" <<'SQL'\n")
 	if !ok {
 		t.Fatal("the tutorial writes the event in another way")
 	}
@@ -210,11 +211,11 @@ func TestComposeServices(t *testing.T) {
 	if string(record.Key) != "order-42" {
 		t.Errorf("key %q", record.Key)
 	}
-	consume := doc.next("sh")
+	consume := doc.Next("sh")
 	if !strings.HasPrefix(consume, "docker compose exec kafka /opt/kafka/bin/kafka-console-consumer.sh ") || !strings.Contains(consume, " --topic order ") {
 		t.Errorf("the tutorial reads by %s", consume)
 	}
-	status, logs, _ := strings.Cut(doc.next("sh"), "\n")
+	status, logs, _ := strings.Cut(doc.Next("sh"), "\n")
 	command, ok := strings.CutPrefix(status, "docker compose exec tailer tailer ")
 	if !ok || logs != "docker compose logs tailer" {
 		t.Fatalf("the tutorial looks by %s, %s", status, logs)
@@ -224,18 +225,18 @@ func TestComposeServices(t *testing.T) {
 	}
 	relay.stop()
 	for _, command := range []string{"docker compose up --detach --force-recreate --no-deps tailer", "docker compose down --volumes"} {
-		if got := doc.next("sh"); got != command {
+		if got := doc.Next("sh"); got != command {
 			t.Errorf("the tutorial has %q", got)
 		}
 	}
 	for _, service := range []string{"postgres", "kafka", "tailer"} {
 		variable := strings.ToUpper(service) + "_PORT"
-		doc.says(variable)
+		doc.Says(variable)
 		if !strings.Contains(c.Services[service].Ports[0], "${"+variable+":-") {
 			t.Errorf("%s: port %s", service, c.Services[service].Ports[0])
 		}
 	}
-	doc.end()
+	doc.End()
 }
 
 // makeRole runs the script that the image of Postgres runs, where there is a

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,73 +30,6 @@ import (
 )
 
 const waitLimit = 30 * time.Second
-
-// page is a document as its sections of blocks, which a test takes one after
-// the other. A test ends with none left.
-type page struct {
-	t      *testing.T
-	name   string
-	text   string
-	blocks []block
-}
-
-type block struct{ language, text string }
-
-var fenced = regexp.MustCompile("(?s)\n```([a-z]+)\n(.*?)\n```")
-
-// open reads a page, or with a heading that section of it.
-func open(t *testing.T, name, heading string) *page {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &page{t: t, name: name, text: string(text)}
-	if heading != "" {
-		level := heading[:strings.IndexByte(heading, ' ')+1]
-		_, section, found := strings.Cut(p.text, "\n"+heading+"\n")
-		if !found {
-			t.Fatalf("%s has no section %q", name, heading)
-		}
-		p.text, _, _ = strings.Cut(section, "\n"+level)
-	}
-	for _, m := range fenced.FindAllStringSubmatch(p.text, -1) {
-		p.blocks = append(p.blocks, block{m[1], m[2]})
-	}
-	return p
-}
-
-// next is the page's next block, which must be of that language.
-func (p *page) next(language string) string {
-	p.t.Helper()
-	if len(p.blocks) == 0 {
-		p.t.Fatalf("%s has no further block, one of %s was expected", p.name, language)
-	}
-	b := p.blocks[0]
-	p.blocks = p.blocks[1:]
-	if b.language != language {
-		p.t.Fatalf("%s: a block of %s was expected next, not\n%s", p.name, language, b.text)
-	}
-	return b.text
-}
-
-// end fails when a block was left out.
-func (p *page) end() {
-	p.t.Helper()
-	if len(p.blocks) > 0 {
-		p.t.Errorf("%s: no step of the test has run\n%s", p.name, p.blocks[0].text)
-	}
-}
-
-// says fails when the page no longer claims what the test has just seen.
-func (p *page) says(claims ...string) {
-	p.t.Helper()
-	for _, claim := range claims {
-		if !strings.Contains(strings.Join(strings.Fields(p.text), " "), claim) {
-			p.t.Errorf("%s no longer says %q", p.name, claim)
-		}
-	}
-}
 
 // place is a folder that looks like the clone, at servers of its own.
 type place struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tailer-relay/tailer/e2e/docs/page"
 	"github.com/tailer-relay/tailer/e2e/harness"
 	"github.com/tailer-relay/tailer/e2e/kafka"
 	"github.com/tailer-relay/tailer/e2e/postgres"
@@ -24,46 +25,46 @@ import (
 // Seen red without step 3, and with step 3 at the position where step 2 has ended.
 func TestFromAPollingRelay(t *testing.T) {
 	t.Parallel()
-	doc := open(t, "from-a-polling-relay.md", "")
+	doc := page.Open(t, "from-a-polling-relay.md", "")
 	pg := postgres.New(t, postgres.Options{})
 	pg.Exec(t, "CREATE DATABASE shop")
 	fake := kafka.NewFake(t, kafka.FakeOptions{Topics: map[string]int32{"orders": 3, "tailer.dlq": 1}})
 	at := newPlace(t, pg, "127.0.0.1:9092", fake.Addrs()[0])
 
-	at.sql("shop", doc.next("sql"))
-	at.write("tailer.yaml", doc.next("yaml"))
+	at.sql("shop", doc.Next("sql"))
+	at.write("tailer.yaml", doc.Next("yaml"))
 	writers := write(t, pg, 4)
 	poller := poll(t, pg, fake.Addrs())
 	harness.Eventually(t, waitLimit, "events by the poller", func() bool { return poller.sent.Load() > 100 })
 
 	// 1. Publication and slot.
-	if out := at.sh(doc.next("sh")); !strings.Contains(out, "outbox_events exists, skipped") && !strings.Contains(out, `"outbox_events" exists, skipped`) {
+	if out := at.sh(doc.Next("sh")); !strings.Contains(out, "outbox_events exists, skipped") && !strings.Contains(out, `"outbox_events" exists, skipped`) {
 		t.Errorf("the table was not skipped:\n%s", out)
 	}
 	poller.more(t)
 
 	// 2 and 3. The outbox changes hands, and the slot begins there.
-	at.sql("shop", doc.next("sql"))
+	at.sql("shop", doc.Next("sql"))
 	writers.more(t)
-	at.sql("shop", doc.next("sql"))
+	at.sql("shop", doc.Next("sql"))
 
 	// 4. The poller comes to its end by itself.
-	left := doc.next("sql")
+	left := doc.Next("sql")
 	harness.Eventually(t, waitLimit, "the poller to finish", func() bool { return at.sql("shop", left) == "0" })
 	poller.stop()
 	writers.more(t)
 
 	// 5. tailer goes on.
-	relay := at.start(doc.next("sh"))
+	relay := at.start(doc.Next("sh"))
 	const health = "bin/tailer health --config tailer.yaml"
 	at.ready(health, relay)
 	writers.more(t)
 
 	// Afterwards: the table loses what it no longer needs, under a running relay.
-	at.sql("shop", doc.next("sql"))
+	at.sql("shop", doc.Next("sql"))
 	writers.more(t)
-	clean := doc.next("sql")
-	doc.end()
+	clean := doc.Next("sql")
+	doc.End()
 	pg.ExecIn(t, "shop", "UPDATE outbox_events SET created_at = created_at - interval '8 days' WHERE id % 2 = 0")
 	at.sql("shop", clean)
 	if n := pg.Query1In(t, "shop", "SELECT count(*) FILTER (WHERE id % 2 = 0 AND created_at < now() - interval '7 days') FROM outbox_events"); n != "0" {
@@ -97,13 +98,13 @@ func TestFromAPollingRelay(t *testing.T) {
 		t.Errorf("%d events by the poller and %d by tailer, of %d", polled, byTailer, total)
 	}
 
-	doc.says("Even a row that is deleted before tailer came to it is sent")
+	doc.Says("Even a row that is deleted before tailer came to it is sent")
 }
 
 // There and back, with writers at rest in between.
 func TestFromAPollingRelayAndBack(t *testing.T) {
 	t.Parallel()
-	doc := open(t, "from-a-polling-relay.md", "")
+	doc := page.Open(t, "from-a-polling-relay.md", "")
 	pg := postgres.New(t, postgres.Options{})
 	pg.Exec(t, "CREATE DATABASE shop")
 	fake := kafka.NewFake(t, kafka.FakeOptions{Topics: map[string]int32{"orders": 1, "tailer.dlq": 1}})
@@ -113,18 +114,18 @@ func TestFromAPollingRelayAndBack(t *testing.T) {
 		pg.ExecIn(t, "shop", fmt.Sprintf("INSERT INTO outbox_events (aggregate_id, event_type, payload) SELECT 'a', 'order.changed.v1', to_jsonb(n) FROM generate_series(%d, %d) n", from, to))
 	}
 	consumer := harness.NewConsumer(t, fake.Addrs(), "orders")
-	at.sql("shop", doc.next("sql"))
-	at.write("tailer.yaml", doc.next("yaml"))
+	at.sql("shop", doc.Next("sql"))
+	at.write("tailer.yaml", doc.Next("yaml"))
 	insert(1, 10)
 	poller := poll(t, pg, fake.Addrs())
-	at.sh(doc.next("sh"))
-	at.sql("shop", doc.next("sql"))
-	at.sql("shop", doc.next("sql"))
-	left := doc.next("sql")
+	at.sh(doc.Next("sh"))
+	at.sql("shop", doc.Next("sql"))
+	at.sql("shop", doc.Next("sql"))
+	left := doc.Next("sql")
 	harness.Eventually(t, waitLimit, "the poller to finish", func() bool { return at.sql("shop", left) == "0" })
 	poller.stop()
 	insert(11, 20)
-	relay := at.start(doc.next("sh"))
+	relay := at.start(doc.Next("sh"))
 	at.ready("bin/tailer health --config tailer.yaml", relay)
 	insert(21, 30)
 	consumer.WaitLen(30, waitLimit)
@@ -132,7 +133,7 @@ func TestFromAPollingRelayAndBack(t *testing.T) {
 	lag(t, at)
 	relay.stop()
 	back := "DROP TRIGGER handed_over ON public.outbox_events"
-	doc.says("wait until `tailer status` shows a lag of 0, stop tailer, `" + back + "`, start the poller")
+	doc.Says("wait until `tailer status` shows a lag of 0, stop tailer, `" + back + "`, start the poller")
 	pg.ExecIn(t, "shop", back)
 	poll(t, pg, fake.Addrs())
 	insert(31, 40)

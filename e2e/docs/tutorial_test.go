@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tailer-relay/tailer/e2e/docs/page"
 	"github.com/tailer-relay/tailer/e2e/harness"
 	"github.com/tailer-relay/tailer/e2e/kafka"
 	"github.com/tailer-relay/tailer/e2e/postgres"
@@ -14,14 +15,14 @@ import (
 // The tutorial against own servers, typed from its first line to its last.
 func TestTutorialWithTheBinary(t *testing.T) {
 	t.Parallel()
-	doc := open(t, "tutorial.md", "## With the binary")
+	doc := page.Open(t, "tutorial.md", "## With the binary")
 	pg := postgres.New(t, postgres.Options{HBA: []string{
 		"host all relay 127.0.0.1/32 scram-sha-256", "host all all 127.0.0.1/32 trust", "local all all trust"}})
 	fake := kafka.NewFake(t, kafka.FakeOptions{})
 	at := newPlace(t, pg, "127.0.0.1:9092", fake.Addrs()[0])
 
 	// 1: what make would run, into the folder of the test: others use the tree's own.
-	build, version, _ := strings.Cut(doc.next("sh"), "\n")
+	build, version, _ := strings.Cut(doc.Next("sh"), "\n")
 	if build != "make build" {
 		t.Fatalf("the tutorial builds by %q", build)
 	}
@@ -31,15 +32,15 @@ func TestTutorialWithTheBinary(t *testing.T) {
 	}
 
 	// 2
-	if level := at.sql("postgres", doc.next("sql")); level != "logical" {
+	if level := at.sql("postgres", doc.Next("sql")); level != "logical" {
 		t.Fatalf("wal_level is %s", level)
 	}
-	at.sql("postgres", doc.next("sql"))
+	at.sql("postgres", doc.Next("sql"))
 
 	// 3 and 4
-	at.sh(doc.next("sh"))
-	printed := at.sh(doc.next("sh"))
-	doc.says("a table, a publication, a slot", "Eight lines are enough")
+	at.sh(doc.Next("sh"))
+	printed := at.sh(doc.Next("sh"))
+	doc.Says("a table, a publication, a slot", "Eight lines are enough")
 	for _, object := range []string{"CREATE TABLE", "CREATE PUBLICATION", "pg_create_logical_replication_slot"} {
 		if strings.Count(printed, object) != 2 {
 			t.Errorf("init did not print and then run %s:\n%s", object, printed)
@@ -47,25 +48,25 @@ func TestTutorialWithTheBinary(t *testing.T) {
 	}
 
 	// 5
-	run, health := doc.next("sh"), doc.next("sh")
+	run, health := doc.Next("sh"), doc.Next("sh")
 	relay := at.start(run)
 	at.ready(health, relay)
 
 	// 6 and 7
-	at.sql("shop", doc.next("sql"))
+	at.sql("shop", doc.Next("sql"))
 	consumer := harness.NewConsumer(t, fake.Addrs(), "order", "tailer.dlq")
 	record := consumer.WaitLen(1, waitLimit)[0]
 	if id, _ := record.Header("ce_id"); record.Topic != "order" || string(record.Key) != "order-42" || id != pg.Query1In(t, "shop", "SELECT id::text FROM outbox") || record.Sequence() == "" {
 		t.Errorf("the record is in %s with key %q and headers %v", record.Topic, record.Key, record.Headers)
 	}
-	at.kcat(doc.next("sh"), "key order-42", `"order_id": 42`, "ce_type=order.placed.v1")
+	at.kcat(doc.Next("sh"), "key order-42", `"order_id": 42`, "ce_type=order.placed.v1")
 	relay.stop()
 
 	// 8
-	at.sh(doc.next("sh"))
-	relay = at.start(doc.next("sh"))
+	at.sh(doc.Next("sh"))
+	relay = at.start(doc.Next("sh"))
 	at.ready(health, relay)
-	at.sql("shop", doc.next("sql"))
+	at.sql("shop", doc.Next("sql"))
 	for _, r := range consumer.WaitLen(3, waitLimit)[1:] {
 		reason, _ := r.Header("dlq_reason")
 		path, _ := r.Header("dlq_path")
@@ -75,7 +76,7 @@ func TestTutorialWithTheBinary(t *testing.T) {
 				t.Errorf("the event that fits is in %s: %v", r.Topic, r.Headers)
 			}
 		case "order-44":
-			doc.says("`dlq_reason` is `" + reason + "`, `dlq_path` is `" + path + "`")
+			doc.Says("`dlq_reason` is `" + reason + "`, `dlq_path` is `" + path + "`")
 			if r.Topic != "tailer.dlq" {
 				t.Errorf("the event that does not fit is in %s", r.Topic)
 			}
@@ -83,16 +84,16 @@ func TestTutorialWithTheBinary(t *testing.T) {
 			t.Errorf("a record with key %q", r.Key)
 		}
 	}
-	at.kcat(doc.next("sh"), "key order-44", "dlq_reason=invalid")
+	at.kcat(doc.Next("sh"), "key order-44", "dlq_reason=invalid")
 	relay.stop()
 
 	// 9: the role may do nothing but stream, and its password is asked for.
-	at.sh(doc.next("sh"))
-	at.sql("shop", doc.next("sql"))
+	at.sh(doc.Next("sh"))
+	at.sql("shop", doc.Next("sql"))
 	if got := pg.Query1In(t, "shop", "SELECT has_table_privilege('relay', 'public.outbox', 'SELECT')"); got != "f" {
 		t.Error("the relay's role may read the table")
 	}
-	few := doc.next("sh")
+	few := doc.Next("sh")
 	relay = at.start(few)
 	at.ready(health, relay)
 	pg.ExecIn(t, "shop", `INSERT INTO outbox (aggregate_id, type, payload) VALUES ('order-45', 'order.placed.v1', '{"order_id": 45, "total": "1.00"}')`)
@@ -103,15 +104,15 @@ func TestTutorialWithTheBinary(t *testing.T) {
 	}
 
 	// 10
-	if out := at.sh(doc.next("sh")); !strings.Contains(out, "active") || !strings.Contains(out, "tailer") {
+	if out := at.sh(doc.Next("sh")); !strings.Contains(out, "active") || !strings.Contains(out, "tailer") {
 		t.Errorf("status printed\n%s", out)
 	}
 	relay.stop()
-	at.sql("shop", doc.next("sql"))
+	at.sql("shop", doc.Next("sql"))
 	if n := pg.Query1(t, "SELECT count(*) FROM pg_replication_slots"); n != "0" {
 		t.Errorf("%s slots are left", n)
 	}
-	doc.end()
+	doc.End()
 	if n := consumer.Len(); n != 4 {
 		t.Errorf("%d records of 4 events", n)
 	}
