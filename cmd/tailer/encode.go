@@ -20,6 +20,33 @@ type hold struct{ err error }
 func (h *hold) Error() string { return "holding: " + h.err.Error() }
 func (h *hold) Unwrap() error { return h.err }
 
+// waitHint says what ends the wait of an event that could not be encoded, or is "".
+func waitHint(err error) string {
+	var (
+		held        *hold
+		unavailable *schema.Unavailable
+		missing     *schema.NotFound
+		secs        = haltRetry.Seconds()
+	)
+	switch {
+	case errors.As(err, &unavailable):
+		return unavailable.Hint
+	case errors.As(err, &missing):
+		return fmt.Sprintf("put the schema where it is looked for; the next look is in %.0f s", secs)
+	case errors.As(err, &held):
+		return fmt.Sprintf("put a schema in place that takes the payload; the next look is in %.0f s", secs)
+	}
+	return ""
+}
+
+// withHint is an error and its hint as one line.
+func withHint(err error, hint string) string {
+	if hint == "" {
+		return err.Error()
+	}
+	return err.Error() + "; " + hint
+}
+
 // encoder joins the catalogue to the batch: it applies the policies for events
 // without a schema and for payloads that do not fit theirs. The reader owns it.
 type encoder struct {

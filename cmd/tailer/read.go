@@ -193,8 +193,9 @@ func (r *reader) add(ctx context.Context, ev *sink.Event) error {
 		if errors.As(err, &h) {
 			pause = haltRetry
 		}
-		r.health.NotReady(err.Error())
-		r.log.Warn("an event waits", "type", string(ev.Type), "id", string(ev.ID), "lsn", ev.CommitLSN.String(), "retry_in", pause, "err", err)
+		hint := waitHint(err)
+		r.health.NotReady(withHint(err, hint))
+		r.log.Warn("an event waits", "type", string(ev.Type), "id", string(ev.ID), "lsn", ev.CommitLSN.String(), "retry_in", pause, "err", err, "hint", hint)
 		if r.batch.Len() > 0 {
 			if err := r.offer(ctx, false); err != nil {
 				return err
