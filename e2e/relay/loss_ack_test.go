@@ -114,7 +114,8 @@ func TestCase_L03_SlowTopicHoldsThePosition(t *testing.T) {
 // for an answer. The outcome is unknown to the relay, so the events are neither
 // dead letters nor confirmed; it asks until it is told.
 //
-// Seen red with a publisher that takes a failed record for a dead one.
+// Seen red with a publisher that gives a cycle up after a second and takes it
+// for done.
 func TestCase_L18_UnknownOutcomeIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	t.Run("connections cut", func(t *testing.T) {

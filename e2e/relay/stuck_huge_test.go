@@ -20,8 +20,8 @@ const hugeBound = 96 << 20
 // that is not published. Memory stays bounded, nothing is read twice, and the
 // big one is confirmed only when the last of its events is in Kafka.
 //
-// Seen red with a relay that publishes a transaction only when it is whole, and
-// with one that confirms a batch when it hands it over.
+// Seen red with a relay whose batches have no bounds, and with one that marks
+// the open transaction where a batch is full.
 func TestCase_S26_HugeTransaction(t *testing.T) {
 	t.Parallel()
 	const rows = 1_000_000
@@ -29,6 +29,7 @@ func TestCase_S26_HugeTransaction(t *testing.T) {
 		Settings: map[string]string{"wal_sender_timeout": "10s", "max_wal_size": "4GB"}})
 	relay := p.start().Ready()
 	sender := p.sender()
+	p.pg.Exec(t, "ALTER TABLE outbox DROP CONSTRAINT outbox_pkey") // half of the time to write them
 	p.ledger.Insert(t, 0, rows)
 	transaction := p.readHuge(rows)
 	p.pg.Exec(t, "CREATE TABLE another (n bigint)", fmt.Sprintf("INSERT INTO another SELECT generate_series(1, %d)", rows))
@@ -63,8 +64,8 @@ func TestCase_S26_HugeTransaction(t *testing.T) {
 	if end := samples[len(samples)-1].End[harness.Partition{Topic: "order", Number: 0}]; end != rows+1 {
 		t.Errorf("the topic ends at %d", end)
 	}
-	if got := p.pg.Query1(t, "SELECT count(DISTINCT id)::text FROM outbox"); got != fmt.Sprint(rows+1) || len(transaction.ids) != rows {
-		t.Errorf("%s ids were committed, %d read", got, len(transaction.ids))
+	if got := p.pg.Query1(t, "SELECT count(*)::text FROM outbox"); got != fmt.Sprint(rows+1) || len(transaction.ids) != rows {
+		t.Errorf("%s events were committed, %d different ids read of the transaction", got, len(transaction.ids))
 	}
 }
 

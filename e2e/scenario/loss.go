@@ -10,7 +10,8 @@ import (
 // PartitionAfterStart makes partitions of the outbox under a running relay in every way
 // there is: each kind's events arrive, from one uninterrupted session.
 //
-// Seen red with a publication without publish_via_partition_root.
+// Seen red with a relay that knows the table only by the first description of
+// it that comes: each partition brings one.
 func PartitionAfterStart(t *testing.T, env Env) {
 	b := env.lay(t, bedOptions{})
 	b.pg.Exec(t,
