@@ -63,6 +63,9 @@ func (s ServerState) Check() error {
 	return nil
 }
 
+// ErrNoSlot is the cause of an error about a slot that is not there.
+var ErrNoSlot = errors.New("it does not exist")
+
 // Check tells why the slot of that name cannot be streamed from by a connection
 // to database; the error is an *Error, or nil.
 func (s SlotState) Check(slot, database string) error {
@@ -70,12 +73,13 @@ func (s SlotState) Check(slot, database string) error {
 		return &Error{Op: "check", Object: quoted("slot", slot), Class: class, Hint: hint, Err: fmt.Errorf(format, args...)}
 	}
 	other := "name another slot in postgres.slot; tailer init --apply creates it"
+	anew := "tailer slot accept-gap, tailer slot drop, and then tailer slot create"
 	drop := "SELECT pg_drop_replication_slot(" + literal(slot) + "); then tailer init --apply"
 	switch {
 	case !s.Exists:
 		return fault(Gap, "if this relay never ran, create it: tailer init --apply; "+
 			"if it did, events written since its last run may be missing from Kafka, and a new slot begins only now",
-			"it does not exist")
+			"%w", ErrNoSlot)
 	case s.Plugin == "":
 		return fault(Usage, other, "it is a physical slot")
 	case s.Plugin != "pgoutput":
@@ -92,7 +96,7 @@ func (s SlotState) Check(slot, database string) error {
 		if s.InvalidationReason != "" {
 			why = "invalidated: " + s.InvalidationReason
 		}
-		return fault(Gap, fmt.Sprintf("a person must decide: events written after %s are not in Kafka. To go on from now: %s", s.ConfirmedFlush, drop),
+		return fault(Gap, fmt.Sprintf("a person must decide: events written after %s are not in Kafka. To go on from now: %s", s.ConfirmedFlush, anew),
 			"it is lost (%s); events from %s up to now, %s, are missing", why, s.ConfirmedFlush, s.CurrentWAL)
 	case s.ConfirmedFlush == 0:
 		return fault(Gap, "drop it and create it again: "+drop, "it has no confirmed position: its creation never finished")
@@ -179,7 +183,7 @@ func gapByPublication(op string, cfg Config, pg *pgconn.PgError) error {
 	return &Error{Op: op, Object: quoted("slot", cfg.Slot), Class: Gap,
 		Err: fmt.Errorf("the slot is older than publication %q: it did not exist%s in the WAL, and rows written before it cannot be read through it: %w", cfg.Publication, at, pg),
 		Hint: fmt.Sprintf("with the publication in place, skip what cannot be read, as a named gap: SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn()); "+
-			"or drop the slot and run tailer init --apply. Rows of that time are then not in Kafka", literal(cfg.Slot))}
+			"or go on from now with a new slot: tailer slot drop, tailer slot accept-gap, and then tailer slot create. Rows of that time are then not in Kafka", literal(cfg.Slot))}
 }
 
 var (

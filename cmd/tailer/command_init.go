@@ -22,11 +22,12 @@ func (env *environment) initCommand() *cli.Command {
 		Usage:     "print, or with --apply create, what the relay needs in Postgres",
 		UsageText: "tailer init [--apply] [--role NAME] [--config FILE] [flags]\n\nExample:\n   tailer init --role tailer --apply --config tailer.yaml",
 		Description: "Without --apply prints the SQL and touches nothing. With it runs what is absent, in this\n" +
-			"order: table, publication, role, slot. Nothing is ever altered or dropped. Connect as the\n" +
-			"table's owner; the relay's own role needs only what --role grants.",
+			"order: table, publication, role, state tables, slot. Nothing is ever altered or dropped, and a\n" +
+			"relay that ran gets no new slot before `tailer slot accept-gap`. Connect as the table's owner;\n" +
+			"the relay's own role needs only what --role grants.",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "apply", Usage: "run the statements whose object is absent"},
-			&cli.StringFlag{Name: "role", Usage: "also a role `NAME` with LOGIN, REPLICATION and CONNECT, without a password", DefaultText: "none"},
+			&cli.StringFlag{Name: "role", Usage: "also a role `NAME` with LOGIN, REPLICATION, CONNECT and the state tables, without a password", DefaultText: "none"},
 		}, append(configFlags(), hiddenFlags()...)...),
 		Action: func(c *cli.Context) error {
 			s := forPrinting
@@ -91,6 +92,11 @@ func applyInit(ctx context.Context, w io.Writer, cfg *Config, role string, log *
 				fmt.Fprintf(w, "-- the slot is older than the publication: rows written in between cannot be read, and the relay will say so\n")
 			}
 			continue
+		}
+		if s.slot {
+			if err := stateTablesOf(cfg).mayCreate(ctx, conn, streamConfig(cfg)); err != nil {
+				return databaseError(err)
+			}
 		}
 		fmt.Fprintf(w, "-- %s\n%s;\n", s.what, s.sql)
 		if s.slot {

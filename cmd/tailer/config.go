@@ -132,8 +132,14 @@ type DLQConfig struct {
 	BlockKey bool
 }
 
-// CheckpointConfig names where positions will be stored.
-type CheckpointConfig struct{ Table, Topic string }
+// CheckpointConfig names where positions are stored.
+type CheckpointConfig struct {
+	Table string // as written
+	Topic string
+
+	// TableSchema and TableName are Table's parts, as in the catalogue.
+	TableSchema, TableName string
+}
 
 // DeliveryConfig bounds a cycle and the drain at the end.
 type DeliveryConfig struct {

@@ -58,17 +58,27 @@ func (l *loader) resolve() {
 			c.Outbox.HeaderColumns[i].Value = column
 		}
 	}
-	parts, err := parseName(c.Outbox.Table)
+	c.Outbox.TableSchema, c.Outbox.TableName = l.table("outbox.table", c.Outbox.Table)
+	c.Checkpoint.TableSchema, c.Checkpoint.TableName = l.table("checkpoint.table", c.Checkpoint.Table)
+	if err := checkName(c.Checkpoint.TableName + gapsSuffix); c.Checkpoint.TableName != "" && err != nil {
+		l.problem("checkpoint.table", "checkpoint.table: of the second table's name, %s", err)
+	}
+}
+
+// table splits a table's name into schema and name.
+func (l *loader) table(path, text string) (schema, name string) {
+	parts, err := parseName(text)
 	switch {
 	case err != nil:
-		l.problem("outbox.table", "outbox.table: %s", err)
+		l.problem(path, "%s: %s", path, err)
 	case len(parts) > 2:
-		l.problem("outbox.table", "outbox.table wants schema.table, not %q; double-quote a part that has a dot", c.Outbox.Table)
+		l.problem(path, "%s wants schema.table, not %q; double-quote a part that has a dot", path, text)
 	case len(parts) == 1:
-		c.Outbox.TableSchema, c.Outbox.TableName = "public", parts[0]
+		return "public", parts[0]
 	default:
-		c.Outbox.TableSchema, c.Outbox.TableName = parts[0], parts[1]
+		return parts[0], parts[1]
 	}
+	return "", ""
 }
 
 func (l *loader) column(path, text string) (string, bool) {

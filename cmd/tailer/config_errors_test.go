@@ -67,15 +67,16 @@ func TestConfigErrors(t *testing.T) {
 		{name: "types by flag", flags: map[string]string{"schema-types": "a"}, want: []string{`--schema-types: schema.types wants a mapping in braces, as YAML, not "a"`}},
 
 		// Not available yet.
-		{name: "create", yaml: "outbox: {}\n", env: []string{"TAILER_POSTGRES_CREATE", "true"}, want: []string{"TAILER_POSTGRES_CREATE: postgres.create is not available: a relay cannot yet tell its first start from a slot that went missing: create with `tailer init --apply`"}},
+		{name: "checkpoint too long", yaml: "checkpoint:\n  table: " + strings.Repeat("x", 59) + "\n", want: []string{
+			`tailer.yaml:5: checkpoint.table: of the second table's name, "` + strings.Repeat("x", 59) + `_gaps" has 64 bytes, Postgres keeps 63`}},
 		{name: "exactly_once", yaml: "delivery:\n  mode: exactly_once\n", want: []string{"tailer.yaml:5: delivery.mode: exactly_once is not available: the transactional publisher does not exist yet: use at_least_once, whose repeats carry the same id and sequence"}},
 		{name: "after_publish mark", yaml: "outbox:\n  after_publish: mark\n", want: []string{"tailer.yaml:5: outbox.after_publish: mark is not available: this version never writes to the outbox: rows are kept, remove them with a job of your own"}},
 		{name: "after_publish delete", yaml: "outbox:\n  after_publish: delete\n", want: []string{"tailer.yaml:5: outbox.after_publish: delete is not available: this version never writes to the outbox: rows are kept, remove them with a job of your own"}},
 		{name: "preset simple", yaml: "outbox:\n  preset: simple\n", want: []string{"tailer.yaml:5: outbox.preset: simple is not available: its published columns need outbox.after_publish, which this version does not have"}},
 		{name: "block_key", yaml: "dlq:\n  block_key: true\n", want: []string{"tailer.yaml:5: dlq.block_key is not available: blocking a key needs the replay of dead letters, which this version does not have"}},
 		{name: "rules", yaml: "routing:\n  rules: []\n", want: []string{"tailer.yaml:5: routing.rules is not available: this version routes by routing.topic and schema.types.TYPE.topic only"}},
-		{name: "checkpoint", yaml: "checkpoint:\n  table: tailer_state\n  topic: t\n", want: []string{
-			"tailer.yaml:5: checkpoint.table is not available: this version keeps its position in the slot alone",
+		{name: "checkpoint", yaml: "checkpoint:\n  table: a.b.c\n  topic: t\n", want: []string{
+			`tailer.yaml:5: checkpoint.table wants schema.table, not "a.b.c"; double-quote a part that has a dot`,
 			"tailer.yaml:6: checkpoint.topic is not available: this version keeps its position in the slot alone"}},
 		{name: "OAUTHBEARER", env: []string{"TAILER_KAFKA_SASL_MECHANISM", "OAUTHBEARER"}, want: []string{"TAILER_KAFKA_SASL_MECHANISM: kafka.sasl.mechanism: OAUTHBEARER is not available: tokens are not supported yet: use SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN"}},
 		{name: "token_file", flags: map[string]string{"kafka-sasl-token-file": "x"}, want: []string{"--kafka-sasl-token-file: kafka.sasl.token_file is not available: tokens are not supported yet: use a user and password_file"}},

@@ -44,7 +44,9 @@ func (s *session) publishLoop(life, late context.Context) error {
 			}
 			s.metrics.SetInflight(0)
 		}
-		s.stream.Confirm(s.tracker.Done(ticket))
+		mark := s.tracker.Done(ticket)
+		s.keeper.keep(late, mark, b.Len() > 0)
+		s.stream.Confirm(mark)
 		b.Reset()
 		s.hand.release(b)
 	}

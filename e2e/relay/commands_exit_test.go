@@ -96,7 +96,7 @@ func TestExitCodes(t *testing.T) {
 	for name, check := range map[string]func(o *outbox){
 		"missing slot": func(o *outbox) {
 			o.pg.Exec(o.t, "SELECT pg_drop_replication_slot('tailer')")
-			hint := o.exits(o.config, 3, `slot "tailer"`, "does not exist")
+			hint := o.exits(o.config, 2, `slot "tailer"`, "does not exist, and this relay never ran")
 			o.named(hint, "tailer init --apply")
 			o.init(o.config)
 			o.recovers(o.config, o.order())
@@ -160,7 +160,7 @@ func TestExitCodes(t *testing.T) {
 			o.named(hint, "postgres.dsn")
 		},
 		"no right to replicate": func(o *outbox) {
-			o.pg.Exec(o.t, "CREATE ROLE plain LOGIN")
+			o.pg.Exec(o.t, "CREATE ROLE plain LOGIN", "GRANT SELECT, INSERT, UPDATE ON tailer_state, tailer_state_gaps TO plain")
 			config := o.config.With("postgres.dsn", o.pg.UserDSN("plain", "", "postgres"))
 			hint := o.exits(config, 2)
 			o.named(hint, "ALTER ROLE name WITH REPLICATION")

@@ -53,7 +53,8 @@ func TestPresetsFromAnEmptyDatabase(t *testing.T) {
 			if applied.Code != 0 {
 				t.Fatalf("init --apply: exit code %d\n%s%s", applied.Code, applied.Stdout, applied.Stderr)
 			}
-			order := []string{"CREATE TABLE", "CREATE PUBLICATION", "CREATE ROLE", "GRANT CONNECT", "pg_create_logical_replication_slot"}
+			order := []string{"CREATE TABLE", "CREATE PUBLICATION", "CREATE ROLE", "GRANT CONNECT",
+				`CREATE TABLE "public"."tailer_state" (`, `CREATE TABLE "public"."tailer_state_gaps" (`, "GRANT SELECT, INSERT, UPDATE", "pg_create_logical_replication_slot"}
 			for _, output := range []string{printed.Stdout, applied.Stdout} {
 				at := -1
 				for _, statement := range order {

@@ -67,6 +67,9 @@ func newOutbox(t *testing.T, opt outboxOptions) *outbox {
 	return o
 }
 
+// grantState is what the role relay needs beside REPLICATION.
+const grantState = "GRANT SELECT, INSERT, UPDATE ON tailer_state, tailer_state_gaps TO relay"
+
 // init runs `tailer init --apply`.
 func (o *outbox) init(config harness.Config) string {
 	o.t.Helper()

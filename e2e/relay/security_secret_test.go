@@ -53,7 +53,7 @@ func TestCase_S25_PasswordsRotate(t *testing.T) {
 	o.fake = kafka.NewFake(t, kafka.FakeOptions{Options: []kfake.Opt{kfake.EnableSASL(),
 		kfake.Superuser("PLAIN", "reader", "r"), kfake.Superuser("SCRAM-SHA-512", "relay", "kafka-first")}})
 	reader := kgo.SASL(plain.Auth{User: "reader", Pass: "r"}.AsMechanism())
-	o.pg.Exec(t, "CREATE ROLE relay LOGIN REPLICATION PASSWORD 'pg-first'")
+	o.pg.Exec(t, "CREATE ROLE relay LOGIN REPLICATION PASSWORD 'pg-first'", grantState)
 	if err := o.pg.SetHBA(passwordOnly...); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	o := newOutbox(t, outboxOptions{})
 	o.fake = kafka.NewFake(t, kafka.FakeOptions{Options: []kfake.Opt{kfake.EnableSASL(),
 		kfake.Superuser("PLAIN", "reader", "r"), kfake.Superuser("PLAIN", "relay", byVariable)}})
-	o.pg.Exec(t, "CREATE ROLE relay LOGIN REPLICATION PASSWORD '"+inDSN+"'")
+	o.pg.Exec(t, "CREATE ROLE relay LOGIN REPLICATION PASSWORD '"+inDSN+"'", grantState)
 	if err := o.pg.SetHBA(passwordOnly...); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestTLSToPostgres(t *testing.T) {
 	o := newSecureOutbox(t, "hostssl all postgres 127.0.0.1/32 cert", "hostssl all relay 127.0.0.1/32 scram-sha-256")
 	o.fake = kafka.NewFake(t, kafka.FakeOptions{})
 	o.config = o.config.With("kafka.brokers", o.fake.Addrs())
-	o.pg.Exec(t, "CREATE ROLE relay LOGIN REPLICATION PASSWORD 'open-sesame'")
+	o.pg.Exec(t, "CREATE ROLE relay LOGIN REPLICATION PASSWORD 'open-sesame'", grantState)
 	files := o.pg.TLS()
 	verified := "sslmode=verify-full&sslrootcert=" + files.CA
 	mutual := verified + "&sslcert=" + files.ClientCert + "&sslkey=" + files.ClientKey
