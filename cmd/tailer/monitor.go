@@ -94,7 +94,7 @@ func (s *session) published(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Check(config.Publication, config.Table); err != nil {
+	if err := p.Check(config.Publication, config.Table, config.Columns...); err != nil {
 		return &unpublished{err}
 	}
 	return nil

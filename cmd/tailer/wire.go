@@ -19,8 +19,21 @@ func streamConfig(cfg *Config) replication.Config {
 	return replication.Config{
 		DSN: cfg.Postgres.DSN.Reveal(), Password: cfg.Postgres.Password(),
 		Slot: cfg.Postgres.Slot, Publication: cfg.Postgres.Publication,
-		Table: replication.Table{Schema: cfg.Outbox.TableSchema, Name: cfg.Outbox.TableName},
+		Table: replication.Table{Schema: cfg.Outbox.TableSchema, Name: cfg.Outbox.TableName}, Columns: neededColumns(cfg),
 	}
+}
+
+// neededColumns are the columns that the configuration names.
+func neededColumns(cfg *Config) (columns []replication.Column) {
+	for _, role := range roles {
+		if c := cfg.Outbox.Roles[role]; c != "" {
+			columns = append(columns, replication.Column{Name: c, For: "role " + role})
+		}
+	}
+	for _, h := range cfg.Outbox.HeaderColumns {
+		columns = append(columns, replication.Column{Name: h.Value, For: "header " + h.Name})
+	}
+	return columns
 }
 
 func mapping(cfg *Config) schema.Mapping {
