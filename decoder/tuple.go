@@ -37,12 +37,8 @@ func (d *Decoder) insert(data []byte, m *Message) error {
 		m.Columns = make([]Column, n)
 	}
 	columns := m.Columns[:len(rel.Columns)]
-	end, err := tuple(data, changeHeader, rel, columns)
-	if err != nil {
+	if err := lastTuple(data, changeHeader, rel, columns); err != nil {
 		return err
-	}
-	if end != len(data) {
-		return refuse(data, end, "%d bytes left over", len(data)-end)
 	}
 	m.Relation, m.Columns = rel, columns
 	return nil
@@ -68,12 +64,8 @@ func (d *Decoder) update(data []byte, m *Message) error {
 	if data[off] != 'N' {
 		return refuse(data, off, "tuple kind %q where the new row ('N') belongs", data[off])
 	}
-	end, err := tuple(data, off+1, rel, nil)
-	if err != nil {
+	if err := lastTuple(data, off+1, rel, nil); err != nil {
 		return err
-	}
-	if end != len(data) {
-		return refuse(data, end, "%d bytes left over", len(data)-end)
 	}
 	m.Relation = rel
 	return nil
@@ -88,15 +80,20 @@ func (d *Decoder) delete(data []byte, m *Message) error {
 	if kind := data[5]; kind != 'K' && kind != 'O' {
 		return refuse(data, 5, "tuple kind %q where the old key ('K') or row ('O') belongs", kind)
 	}
-	end, err := tuple(data, changeHeader, rel, nil)
-	if err != nil {
+	if err := lastTuple(data, changeHeader, rel, nil); err != nil {
 		return err
-	}
-	if end != len(data) {
-		return refuse(data, end, "%d bytes left over", len(data)-end)
 	}
 	m.Relation = rel
 	return nil
+}
+
+// lastTuple is tuple for the one that must use up the message.
+func lastTuple(data []byte, off int, rel *Relation, columns []Column) error {
+	end, err := tuple(data, off, rel, columns)
+	if err == nil && end != len(data) {
+		err = refuse(data, end, "%d bytes left over", len(data)-end)
+	}
+	return err
 }
 
 // tuple reads the tuple at off into columns, which is nil where it is only
