@@ -23,6 +23,9 @@ const objects = `SELECT coalesce(string_agg(o, E'\n' ORDER BY o), '') FROM (
 	UNION ALL SELECT 'role ' || rolname || ' ' || rolcanlogin || rolreplication || rolsuper FROM pg_roles WHERE rolname !~ '^pg_|^postgres$'
 	UNION ALL SELECT 'slot ' || slot_name || ' ' || plugin || ' ' || database FROM pg_replication_slots) AS all_of_them(o)`
 
+// remembers are the two tables in which a relay does.
+const remembers = "\ntable public.tailer_state\ntable public.tailer_state_gaps"
+
 func TestInit(t *testing.T) {
 	server := postgres.New(t, postgres.Options{})
 	for _, c := range []struct {
@@ -36,21 +39,21 @@ func TestInit(t *testing.T) {
 	}{
 		{
 			name: "default", args: []string{"--role", "relay"},
-			created: "publication tailer of public.outbox truefalsefalsefalsetruefalse\nrole relay truetruefalse\nslot tailer pgoutput default\ntable public.outbox",
+			created: "publication tailer of public.outbox truefalsefalsefalsetruefalse\nrole relay truetruefalse\nslot tailer pgoutput default\ntable public.outbox" + remembers,
 			columns: "id uuid, occurred_at timestamptz, aggregate_id text, type text, payload jsonb, headers jsonb, sent_at timestamptz",
-			insert:  `INSERT INTO outbox (aggregate_id, type, payload) VALUES ('a', 'b.c.v1', '{}')`, skipped: 5,
+			insert:  `INSERT INTO outbox (aggregate_id, type, payload) VALUES ('a', 'b.c.v1', '{}')`, skipped: 8,
 		},
 		{
 			name: "debezium", yaml: "outbox: {preset: debezium}\npostgres: {slot: dbz}\n",
-			created: "publication tailer of public.outbox truefalsefalsefalsetruefalse\nrole relay truetruefalse\nslot dbz pgoutput debezium\ntable public.outbox",
+			created: "publication tailer of public.outbox truefalsefalsefalsetruefalse\nrole relay truetruefalse\nslot dbz pgoutput debezium\ntable public.outbox" + remembers,
 			columns: "id uuid, aggregatetype text, aggregateid text, type text, payload jsonb",
-			insert:  `INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('a', 'b', 'c', '{}')`, skipped: 3,
+			insert:  `INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('a', 'b', 'c', '{}')`, skipped: 5,
 		},
 		{
 			name: "columns", yaml: "outbox: {columns: {type: event_type, tenant: customer, headers: ''}, header_columns: {region: region, customer: customer}}\npostgres: {slot: cols}\n",
-			created: "publication tailer of public.outbox truefalsefalsefalsetruefalse\nrole relay truetruefalse\nslot cols pgoutput columns\ntable public.outbox",
+			created: "publication tailer of public.outbox truefalsefalsefalsetruefalse\nrole relay truetruefalse\nslot cols pgoutput columns\ntable public.outbox" + remembers,
 			columns: "id uuid, occurred_at timestamptz, aggregate_id text, event_type text, payload jsonb, customer text, region text, sent_at timestamptz",
-			insert:  `INSERT INTO outbox (event_type, customer, region) VALUES ('a.b.v1', 'c', 'r')`, skipped: 3,
+			insert:  `INSERT INTO outbox (event_type, customer, region) VALUES ('a.b.v1', 'c', 'r')`, skipped: 5,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -35,11 +35,14 @@ type found struct {
 func initSteps(cfg *Config, role string) []step {
 	table := replication.Table{Schema: cfg.Outbox.TableSchema, Name: cfg.Outbox.TableName}
 	var steps []step
-	if table.Schema != "public" {
+	for _, schema := range slices.Compact([]string{table.Schema, cfg.Checkpoint.TableSchema}) {
+		if schema == "public" {
+			continue
+		}
 		steps = append(steps, step{
-			what: "schema " + quoteIdent(table.Schema),
-			sql:  "CREATE SCHEMA " + quoteIdent(table.Schema),
-			look: exists("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)", table.Schema),
+			what: "schema " + quoteIdent(schema),
+			sql:  "CREATE SCHEMA " + quoteIdent(schema),
+			look: exists("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)", schema),
 		})
 	}
 	steps = append(steps, step{
@@ -61,6 +64,7 @@ func initSteps(cfg *Config, role string) []step {
 	if role != "" {
 		steps = append(steps, roleSteps(role, databaseName(cfg))...)
 	}
+	steps = append(steps, stateSteps(cfg, role)...)
 	return append(steps, step{
 		what: "slot " + cfg.Postgres.Slot,
 		sql:  fmt.Sprintf("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", quoteText(cfg.Postgres.Slot)),
@@ -76,6 +80,36 @@ func initSteps(cfg *Config, role string) []step {
 			}
 			return judged(state.Exists, state.Check(cfg.Postgres.Slot, database)), nil
 		},
+	})
+}
+
+// stateSteps make the tables in which a relay remembers. The relay's role writes
+// there, and nowhere else.
+func stateSteps(cfg *Config, role string) []step {
+	t := stateTablesOf(cfg)
+	const table = `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = $1 AND c.relname = $2)`
+	steps := []step{
+		{what: "state table " + t.stateSQL(), sql: t.createState(), look: exists(table, t.schema, t.state)},
+		{what: "state table " + t.gapsSQL(), sql: t.createGaps(), look: exists(table, t.schema, t.gaps)},
+	}
+	if role == "" {
+		return steps
+	}
+	if t.schema != "public" {
+		steps = append(steps, step{
+			what: "privilege USAGE of role " + quoteIdent(role),
+			sql:  fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", quoteIdent(t.schema), quoteIdent(role)),
+			look: exists(`SELECT coalesce(bool_or(has_schema_privilege(oid, $2::text, 'USAGE')), false)
+				FROM pg_catalog.pg_roles WHERE rolname = $1`, role, t.schema),
+		})
+	}
+	return append(steps, step{
+		what: "privileges on the state tables of role " + quoteIdent(role),
+		sql:  t.grant(role),
+		look: exists(`SELECT coalesce(bool_and(has_table_privilege(r.oid, t.name, p.name)), false) FROM pg_catalog.pg_roles AS r,
+			unnest($2::text[]) AS t(name), unnest('{SELECT, INSERT, UPDATE}'::text[]) AS p(name) WHERE r.rolname = $1`,
+			role, []string{t.stateSQL(), t.gapsSQL()}),
 	})
 }
 
@@ -158,7 +192,7 @@ func mappedColumns(cfg *Config) Pairs {
 }
 
 // roleSteps make a role that may stream: LOGIN, REPLICATION and CONNECT are all
-// it needs, no SELECT. Its password is the operator's to set.
+// it needs for that, no SELECT on the outbox. Its password is the operator's to set.
 func roleSteps(role, database string) []step {
 	grant := fmt.Sprintf("GRANT CONNECT ON DATABASE %s TO %s", quoteIdent(database), quoteIdent(role))
 	if database == "" {

@@ -39,6 +39,7 @@ type relay struct {
 	builder   *sink.Builder
 	encoder   *encoder
 	publisher publisher
+	law       *gapLaw
 	drain     time.Duration
 	health    *health
 	metrics   *metrics
@@ -63,6 +64,7 @@ type session struct {
 	tracker *checkpoint.Tracker
 	hand    *handoff
 	owned   owned
+	keeper  *keeper
 }
 
 // run repeats sessions. It returns nil after a drain, else an *exitError.
@@ -146,10 +148,15 @@ func (r *relay) session(ctx context.Context) error {
 	s := &session{relay: r}
 	config := r.stream
 	config.Busy = s.owned.busy
-	stream, err := replication.Open(ctx, config, r.log)
+	stream, err := r.law.open(ctx, config, r.log)
 	if err != nil {
 		return err
 	}
+	if s.keeper, err = r.law.admit(ctx, stream); err != nil {
+		r.close(stream)
+		return err
+	}
+	defer s.keeper.close()
 	s.stream, s.tracker = stream, checkpoint.NewTracker(stream.Start())
 	s.hand = newHandoff(r.builder.NewBatch, r.health.Beat)
 	server := stream.Server()
@@ -159,15 +166,21 @@ func (r *relay) session(ctx context.Context) error {
 	r.health.Active()
 
 	err = s.run(ctx)
-
-	closing, cancel := context.WithTimeout(context.Background(), closeWithin)
-	defer cancel()
-	closeErr := stream.Close(closing)
 	if err == nil {
+		s.keeper.stop(context.Background(), stream.Confirmed())
+	}
+	if closeErr := r.close(stream); err == nil {
 		err = closeErr
 	}
 	r.log.Info("session closed", "lsn", stream.Confirmed().String())
 	return err
+}
+
+// close says goodbye to the server, also when the relay was told to stop.
+func (r *relay) close(stream *replication.Stream) error {
+	closing, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	return stream.Close(closing)
 }
 
 // run joins the session's goroutines. Three contexts bound them:
@@ -263,7 +276,7 @@ func runRelay(ctx context.Context, cfg *Config, log *slog.Logger) error {
 	}()
 	stream := streamConfig(cfg)
 	stream.Alive, stream.Warn = h.Alive, warnOnce(log)
-	r := &relay{stream: stream, mapping: mapping(cfg), builder: builder, encoder: enc, publisher: pub,
+	r := &relay{stream: stream, law: newGapLaw(cfg, log), mapping: mapping(cfg), builder: builder, encoder: enc, publisher: pub,
 		drain: cfg.Delivery.DrainTimeout, health: h, metrics: m, log: log}
 	return r.run(ctx)
 }
