@@ -85,6 +85,9 @@ func measure(ctx context.Context, opt options, args []string, out, progress io.W
 			return nil, fmt.Errorf("-events %d do not fill a transaction of %d rows", opt.events, size)
 		}
 	}
+	if opt.only != "" && opt.only != "drain" && opt.only != "latency" {
+		return nil, fmt.Errorf("-only %q is neither drain nor latency", opt.only)
+	}
 	if opt.rounds < 1 || opt.duration <= 0 || opt.warm < 0 {
 		return nil, errors.New("-rounds and -duration must be positive")
 	}
