@@ -71,8 +71,7 @@ var configKeys = []key{
 	{path: "postgres.publication", def: "tailer", field: func(c *Config) any { return &c.Postgres.Publication },
 		doc: "Publication that has the outbox table, name as in the catalogue, without quoting."},
 	{path: "postgres.create", def: "false", field: func(c *Config) any { return &c.Postgres.Create },
-		doc:    "Create what is missing at the first start.",
-		refuse: when(func(c *Config) bool { return c.Postgres.Create }, "a relay cannot yet tell its first start from a slot that went missing: create with `tailer init --apply`")},
+		doc: "At the first start, where there is neither slot nor stored position, do what `tailer init --apply` does. A relay that ran never makes itself a new slot."},
 
 	{path: "outbox.table", def: "public.outbox", field: func(c *Config) any { return &c.Outbox.Table },
 		doc: "Outbox table as `schema.table`, as in the catalogue, without case folding. A part that has a dot or a quote is double-quoted. For a partitioned table name the root."},
@@ -173,9 +172,8 @@ var configKeys = []key{
 		doc:    "After a dead letter send every later row of its key there too.",
 		refuse: when(func(c *Config) bool { return c.DLQ.BlockKey }, "blocking a key needs the replay of dead letters, which this version does not have")},
 
-	{path: "checkpoint.table", field: func(c *Config) any { return &c.Checkpoint.Table },
-		doc: "Table that remembers how far the relay ran.", example: "tailer_state",
-		refuse: notYet("this version keeps its position in the slot alone")},
+	{path: "checkpoint.table", def: "tailer_state", field: func(c *Config) any { return &c.Checkpoint.Table },
+		doc: "Table that remembers how far the relay ran, as `schema.table`, by default in `public`; beside it a table of the same name with `_gaps` behind it has the gaps that were accepted. `tailer init` makes both."},
 	{path: "checkpoint.topic", field: func(c *Config) any { return &c.Checkpoint.Topic },
 		doc: "Topic that holds the position in exactly_once.", example: "tailer.checkpoint",
 		refuse: notYet("this version keeps its position in the slot alone")},
