@@ -11,8 +11,10 @@
 //   - logs go to stderr, a command's output to stdout;
 //   - no secret is printed: not by a log, an error, or the table of keys.
 //
-// Goroutines: main's own for signals; one for the HTTP server, which its stop
-// function waits for; those of a session, see relay.go.
+// Goroutines: main's own for signals, which ends with the process; one for the
+// HTTP server, which its stop function waits for; a session's reader, publisher
+// and monitor, which session.run joins; one for the statement that creates a
+// slot, which createSlot waits for. What the packages beside it start, they own.
 package main
 
 import (
