@@ -106,6 +106,7 @@ func (t stateTables) failed(op string, err error) error {
 	if !errors.As(err, &pg) {
 		return e
 	}
+	e.Err = pg // without what the driver adds
 	switch pg.Code {
 	case "42P01", "3F000":
 		e.Op, e.Class, e.Err = "check", replication.Usage, errNoState
