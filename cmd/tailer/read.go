@@ -171,11 +171,16 @@ func (r *reader) insert(ctx context.Context, m *decoder.Message) error {
 	return r.add(ctx, ev)
 }
 
+// waitsAgain is how often it is logged that an event waits for the same cause.
+const waitsAgain = time.Minute
+
 // add appends the event, and hands the batch over when it is full. An event
 // that can be neither encoded nor dead-lettered yet is tried again and again:
 // what was read before it is handed over meanwhile, its own position is held.
 func (r *reader) add(ctx context.Context, ev *sink.Event) error {
 	var wait retries
+	var said string // the cause logged last, and when
+	var at time.Time
 	for blocked := false; ; blocked = true {
 		if err := r.open(ctx); err != nil {
 			return err
@@ -195,7 +200,10 @@ func (r *reader) add(ctx context.Context, ev *sink.Event) error {
 		}
 		hint := waitHint(err)
 		r.health.NotReady(withHint(err, hint))
-		r.log.Warn("an event waits", "type", string(ev.Type), "id", string(ev.ID), "lsn", ev.CommitLSN.String(), "retry_in", pause, "err", err, "hint", hint)
+		if err.Error() != said || time.Since(at) >= waitsAgain {
+			said, at = err.Error(), time.Now()
+			r.log.Warn("an event waits", "type", string(ev.Type), "id", string(ev.ID), "lsn", ev.CommitLSN.String(), "retry_in", pause, "err", err, "hint", hint)
+		}
 		if r.batch.Len() > 0 {
 			if err := r.offer(ctx, false); err != nil {
 				return err

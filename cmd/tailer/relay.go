@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -122,6 +123,9 @@ func (r *relay) run(ctx context.Context) error {
 func (r *relay) stopped(err error) error {
 	switch {
 	case errors.Is(err, errDrain):
+		if ready, cause := r.health.ready(); !ready {
+			err = fmt.Errorf("%w; until then the relay waited: %s", err, cause)
+		}
 		return &exitError{code: exitRetry, err: err,
 			hint: "what was not acknowledged is not confirmed and comes again after the restart; if the broker was slow, raise delivery.drain_timeout"}
 	case err != nil && !errors.Is(err, context.Canceled):

@@ -171,3 +171,52 @@ func TestSilentPeerIsNamed(t *testing.T) {
 		}
 	})
 }
+
+// An event that waits for hours is a line a minute, not one a try.
+//
+// Seen red: one for each try.
+func TestEventThatWaitsIsSaidSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newScripted(t)
+		s := p.newSession(t, &encoder{})
+		var log bytes.Buffer
+		s.log = slog.New(slog.NewTextHandler(&log, nil))
+		builder, err := sink.NewBuilder(sink.BatchConfig{Slot: "script", Topic: "{domain}"}, away{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.hand = newHandoff(builder.NewBatch, s.health.Beat)
+		r := s.reader()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		ev := &sink.Event{ID: []byte("a"), Type: []byte("order.placed.v1"), Payload: []byte("{}")}
+		if err := r.add(ctx, ev); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "an event waits"); n < 9 || n > 11 {
+			t.Errorf("said %d times in ten minutes", n)
+		}
+	})
+}
+
+// away is an encoder whose registry does not answer.
+type away struct{}
+
+func (away) Encode(dst, _, _ []byte) ([]byte, sink.EncodeInfo, error) {
+	return dst, sink.EncodeInfo{}, errors.New("the registry does not answer")
+}
+
+// A relay whose drain ran out of time says what it waited for.
+func TestDrainThatRanOutNamesTheCause(t *testing.T) {
+	s := newScripted(t).newSession(t, &encoder{})
+	s.health.NotReady("holding: no schema")
+	err := s.relay.stopped(errDrain)
+	var exit *exitError
+	if !errors.As(err, &exit) || exit.code != exitRetry || !strings.Contains(exit.Error(), "holding: no schema") {
+		t.Errorf("%v", err)
+	}
+	s.health.Active()
+	if err := s.relay.stopped(errDrain); err.Error() != errDrain.Error() {
+		t.Errorf("%v", err)
+	}
+}
