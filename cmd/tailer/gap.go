@@ -108,6 +108,15 @@ func (l *gapLaw) admit(ctx context.Context, stream *replication.Stream) (*keeper
 }
 
 func (l *gapLaw) judge(ctx context.Context, k *keeper, stream *replication.Stream) (stored bool, err error) {
+	slot, err := replication.InspectSlot(ctx, k.conn, l.tables.slot)
+	if err != nil {
+		return false, err
+	}
+	if !slot.Active {
+		return false, &replication.Error{Op: "check", Object: fmt.Sprintf("slot %q", l.tables.slot), Class: replication.Transient,
+			Err:  errors.New("it streams, but where the state table is it is not in use: the two connections reached different servers"),
+			Hint: "let postgres.dsn lead to one server: add target_session_attrs=read-write where it lists several hosts"}
+	}
 	var standby bool
 	if err := k.conn.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil {
 		return false, l.tables.failed("read", err)
@@ -126,8 +135,8 @@ func (l *gapLaw) judge(ctx context.Context, k *keeper, stream *replication.Strea
 	if err != nil {
 		return false, err
 	}
-	slot, err := replication.InspectSlot(ctx, k.conn, l.tables.slot)
-	if err != nil {
+	// The state came first: its position cannot be beyond the end of WAL seen now.
+	if slot, err = replication.InspectSlot(ctx, k.conn, l.tables.slot); err != nil {
 		return false, err
 	}
 	identity := stream.Server()

@@ -70,6 +70,7 @@ func PositionBeyond4GiB(t testing.TB) {
 	}
 	b.ledger.Insert(t, 0, 100)
 	relay = b.start()
+	relay.WaitLog(`"msg":"streaming"`, patience) // what it logs arrives beside its readiness
 	if start, err := pglogrepl.ParseLSN(lastStart(relay.Logs())); err != nil || start < boundary {
 		t.Errorf("the second relay began at %v (%v)", start, err)
 	}
