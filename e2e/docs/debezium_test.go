@@ -3,6 +3,7 @@ package docs_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ func TestFromDebezium(t *testing.T) {
 	fake := kafka.NewFake(t, kafka.FakeOptions{})
 	at := newPlace(t, pg, "127.0.0.1:9092", fake.Addrs()[0])
 	at.write("tailer.yaml", doc.Next("yaml"))
+	if out := at.sh(doc.Next("sh")); strings.Count(out, "skipped") != 3 {
+		t.Errorf("not only the state tables were made:\n%s", out)
+	}
 	if got := at.sql("shop", "SELECT plugin || ' ' || active FROM pg_replication_slots WHERE slot_name = 'debezium';"); got != "pgoutput false" {
 		t.Fatalf("the slot: %s", got)
 	}

@@ -40,8 +40,8 @@ func TestTutorialWithTheBinary(t *testing.T) {
 	// 3 and 4
 	at.sh(doc.Next("sh"))
 	printed := at.sh(doc.Next("sh"))
-	doc.Says("a table, a publication, a slot", "Eight lines are enough")
-	for _, object := range []string{"CREATE TABLE", "CREATE PUBLICATION", "pg_create_logical_replication_slot"} {
+	doc.Says("the outbox, a publication, two small tables in which the relay remembers how far it came, a slot", "Eight lines are enough")
+	for _, object := range []string{`CREATE TABLE "public"."outbox"`, "CREATE PUBLICATION", "tailer_state\" (", "tailer_state_gaps\" (", "pg_create_logical_replication_slot"} {
 		if strings.Count(printed, object) != 2 {
 			t.Errorf("init did not print and then run %s:\n%s", object, printed)
 		}
@@ -108,6 +108,7 @@ func TestTutorialWithTheBinary(t *testing.T) {
 		t.Errorf("status printed\n%s", out)
 	}
 	relay.stop()
+	at.sh(doc.Next("sh"))
 	at.sql("shop", doc.Next("sql"))
 	if n := pg.Query1(t, "SELECT count(*) FROM pg_replication_slots"); n != "0" {
 		t.Errorf("%s slots are left", n)

@@ -66,6 +66,9 @@ func TestTakeOverFromDebezium(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(text), &config); err != nil {
 		t.Fatal(err)
 	}
+	if r := harness.Run(t, config, "init", "--apply"); r.Code != 0 {
+		t.Fatalf("init: %s%s", r.Stdout, r.Stderr)
+	}
 	relay := harness.StartRelay(t, harness.RelayOptions{Config: config}).Ready()
 	insert(50)
 	consumer.WaitDistinct(inserted, waitLimit)
