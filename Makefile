@@ -9,18 +9,19 @@ MAKEFLAGS += --no-print-directory
 
 GO ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+COMPOSE := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
 
 # Only tests that start the built binary, servers, or both live below these;
 # they run one package after another, and without the race detector, which
 # sees nothing of another process.
-OUTSIDE := e2e/(relay|kafkareal|pgmatrix|kill|bench|demo)
+OUTSIDE := e2e/(relay|kafkareal|pgmatrix|kill|bench|demo|docs)
 INSIDE = $(shell $(GO) list ./... | grep -Ev '/$(OUTSIDE)(/|$$)')
 
 # The race detector needs a C compiler.
 RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
 
 # Tests of other processes are never answered from Go's cache of results.
-E2E = TAILER_E2E_BINARY='$(CURDIR)/bin/tailer' $(GO) test -count=1 -p 1
+E2E = TAILER_E2E_BINARY='$(CURDIR)/bin/tailer' $(GO) test -count=1 -p 1 -parallel 4
 
 .PHONY: help build test test-unit test-e2e test-kafka test-pg test-kill bench lint demo soak clean
 
@@ -37,10 +38,10 @@ test-unit: build
 	TAILER_E2E_BINARY='$(CURDIR)/bin/tailer' $(GO) test $(RACE) -timeout 10m $(INSIDE)
 
 test-e2e: build
-	$(E2E) -timeout 15m ./e2e/relay ./e2e/demo
+	$(E2E) -timeout 15m ./e2e/relay ./e2e/demo ./e2e/docs
 
 test-kafka: build ## end to end on a real Apache Kafka: Java and Maven
-	$(E2E) -timeout 15m ./e2e/kafkareal
+	$(E2E) -timeout 15m ./e2e/kafkareal ./e2e/docs/real
 
 PG ?= 14 15 16 17 18
 test-pg: build ## end to end on PostgreSQL 14 to 18; PG="14 18" for some of them
@@ -56,11 +57,12 @@ bench: build ## speed: the hot paths, then a drain and latencies on real servers
 	$(GO) test -run '^$$' -bench . -benchmem ./decoder ./schema ./sink ./checkpoint ./replication
 	$(GO) run ./e2e/bench
 
-lint: ## gofmt, vet (also for macOS), staticcheck
+lint: ## gofmt, vet (also for macOS), staticcheck, docker-compose.yml
 	@files="$$(gofmt -l .)"; [ -z "$$files" ] || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
 	$(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(COMPOSE) docker-compose.yml >/dev/null
 
 demo: ## events from a private Postgres to a consumer; Ctrl-C ends it, or FOR=30s
 	@echo "building the demo (about two minutes the first time, then seconds)"
