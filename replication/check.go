@@ -119,7 +119,7 @@ func checkPosition(cfg Config, start, flushed pglogrepl.LSN) error {
 // with the columns that are needed; the error is an *Error, or nil.
 func (p PublicationState) Check(publication string, t Table, need ...Column) error {
 	fault := func(class Class, hint, format string, args ...any) error {
-		return &Error{Op: "check", Object: quoted("publication", publication), Class: class, Hint: hint, Err: fmt.Errorf(format, args...)}
+		return &Error{Op: "check", Object: quoted("publication", publication), Class: class, Hint: hint, Err: fmt.Errorf(format, args...), unpublished: true}
 	}
 	alter := "ALTER PUBLICATION " + pgx.Identifier{publication}.Sanitize()
 	table := pgx.Identifier{t.Schema, t.Name}.Sanitize()

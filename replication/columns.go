@@ -52,7 +52,7 @@ func (p PublicationState) checkColumns(publication string, t Table, need []Colum
 	table := pgx.Identifier{t.Schema, t.Name}.Sanitize()
 	alter := "ALTER PUBLICATION " + pgx.Identifier{publication}.Sanitize()
 	fault := func(object, hint, why string) error {
-		return &Error{Op: "check", Object: object, Class: Usage, Hint: hint, Err: errors.New(why)}
+		return &Error{Op: "check", Object: object, Class: Usage, Hint: hint, Err: errors.New(why), unpublished: true}
 	}
 	switch {
 	case len(missing) > 0:

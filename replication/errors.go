@@ -50,6 +50,8 @@ type Error struct {
 	Class  Class
 	Hint   string // what to type next; may be empty
 	Err    error
+
+	unpublished bool // see Unpublished
 }
 
 // Error is one line and never contains a secret.
@@ -65,6 +67,13 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Unpublished tells whether err is a publication that does not send every row
+// of its table as it is needed, and that a statement puts right.
+func Unpublished(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.unpublished && e.Class == Usage
+}
 
 // ActiveError tells that another client holds the slot. This is what a standby
 // waits on.

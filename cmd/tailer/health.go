@@ -43,6 +43,7 @@ type health struct {
 	}
 	state string // "active", "standby", "" when not ready; guarded by mu
 	cause string // why not ready; "" before the first word; guarded by mu
+	fault string // what is wrong although the stream flows; guarded by mu
 }
 
 func newHealth(m *metrics) *health {
@@ -60,6 +61,14 @@ func (h *health) Standby() { h.set("standby", "") }
 // NotReady says why events do not flow.
 func (h *health) NotReady(cause string) { h.set("", strings.Join(strings.Fields(cause), " ")) }
 
+// Fault says why events may be missing or soon will although the stream flows;
+// "" takes it back.
+func (h *health) Fault(cause string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fault = strings.Join(strings.Fields(cause), " ")
+}
+
 func (h *health) set(state, cause string) {
 	h.mu.Lock()
 	h.state, h.cause = state, cause
@@ -68,15 +77,18 @@ func (h *health) set(state, cause string) {
 }
 
 // ready returns readyz's answer, one line. While streaming, a topic that is
-// blocked makes it false; while standing by, what an earlier session left is
+// blocked or a fault makes it false; while standing by, what an earlier session left is
 // the holder's business. Where the session itself cannot run, its cause comes first.
 func (h *health) ready() (bool, string) {
 	blocked := h.m.blockedTopics()
 	slices.Sort(blocked)
 	h.mu.Lock()
 	state, cause := h.state, h.cause
+	if state == "active" {
+		cause = h.fault
+	}
 	h.mu.Unlock()
-	if state == "standby" || (state == "active" && len(blocked) == 0) {
+	if state == "standby" || (state == "active" && cause == "" && len(blocked) == 0) {
 		return true, state
 	}
 	causes := blocked

@@ -38,6 +38,10 @@ func TestReadiness(t *testing.T) {
 		{"streaming again, still blocked", h.Active, 503, "topic b: no leader", "1"},
 		{"none left", func() { m.Blocked("b", "") }, 200, "active", "1"},
 		{"ended twice", func() { m.Blocked("b", "") }, 200, "active", "1"},
+		{"a fault under the stream", func() { h.Fault("it is not\n published") }, 503, "it is not published", "1"},
+		{"an event waits and does no more", func() { h.NotReady("no schema"); h.Active() }, 503, "it is not published", "1"},
+		{"standing by, it is the holder's", h.Standby, 200, "standby", "0"},
+		{"put right", func() { h.Active(); h.Fault("") }, 200, "active", "1"},
 	} {
 		step.do()
 		code, body := get(handler, "/readyz")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tailer-relay/tailer/replication"
 )
@@ -18,9 +17,9 @@ const (
 	monitorRetry = 10 * time.Second
 	// monitorPatience is for how long the server may take to answer.
 	monitorPatience = 10 * time.Second
-	// publicationEvery is how often the publication is looked at: with the
-	// next look at the slot, a change shows within ten seconds.
-	publicationEvery = 5 * time.Second
+	// factsEvery is how often the publication and the role's rights are looked
+	// at: with the next look at the slot, a change shows within ten seconds.
+	factsEvery = 5 * time.Second
 	// lockPatience bounds a look at a publication whose tables are locked.
 	lockPatience = "500ms"
 )
@@ -75,31 +74,6 @@ func (s *session) monitor(ctx context.Context) error {
 
 var errSlotTaken = lost(errors.New("it is no longer held by this session"))
 
-// unpublished is an outbox whose rows no longer come through the publication: a
-// table dropped and created again, one taken out of it, the publication dropped.
-// The server says nothing of that, it sends nothing.
-type unpublished struct{ err error }
-
-func (u *unpublished) Error() string { return "while streaming: " + u.err.Error() }
-func (u *unpublished) Unwrap() error { return u.err }
-
-// published returns an *unpublished, or why it cannot tell. A publication that
-// cannot be looked at because somebody changes its table is looked at later.
-func (s *session) published(ctx context.Context, conn *pgx.Conn) error {
-	config := &s.relay.stream
-	p, err := replication.InspectPublication(ctx, conn, config.Publication, config.Table)
-	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "55P03" {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := p.Check(config.Publication, config.Table, config.Columns...); err != nil {
-		return &unpublished{err}
-	}
-	return nil
-}
-
 // watch polls until the connection fails.
 func (s *session) watch(ctx context.Context) error {
 	conn, err := replication.Connect(ctx, s.relay.stream)
@@ -117,7 +91,7 @@ func (s *session) watch(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "SET lock_timeout = '"+lockPatience+"'"); err != nil {
 		return s.gone(ctx, err)
 	}
-	looked := time.Now() // at the publication; Open did
+	var looked time.Time // at the facts: at once, a session before may have left them broken
 	for {
 		if err := s.look(ctx, conn, &looked); err != nil {
 			return s.gone(ctx, err)
@@ -159,9 +133,9 @@ func (s *session) look(ctx context.Context, conn *pgx.Conn, looked *time.Time) e
 	}
 	// Only the server that streams can say what it publishes: another one may be
 	// a standby that is behind.
-	if ours && asked.Sub(*looked) >= publicationEvery {
+	if ours && asked.Sub(*looked) >= factsEvery {
 		*looked = asked
-		return s.published(ctx, conn)
+		return s.relay.facts.look(ctx, conn, s, state.CurrentWAL)
 	}
 	return nil
 }

@@ -41,6 +41,8 @@ type relay struct {
 	encoder   *encoder
 	publisher publisher
 	law       *gapLaw
+	facts     facts
+	streamed  bool // there was a session
 	drain     time.Duration
 	health    *health
 	metrics   *metrics
@@ -85,6 +87,9 @@ func (r *relay) run(ctx context.Context) error {
 			wait.reset()
 		}
 		v := classify(err)
+		if r.streamed && replication.Unpublished(err) {
+			v.kind, v.cause = verdictRetry, r.facts.refused(err, r.log) // it was right once
+		}
 		if v.kind != verdictStandby {
 			holder = 0
 		}
@@ -167,6 +172,8 @@ func (r *relay) session(ctx context.Context) error {
 	r.log.Info("streaming", "publication", r.stream.Publication, "lsn", stream.Start().String(),
 		"server", server.VersionText, "system", server.SystemID, "timeline", server.Timeline)
 	opening.end()
+	r.streamed = true
+	r.facts.begin(stream.Start())
 	r.health.Active()
 
 	err = s.run(ctx)
