@@ -94,7 +94,7 @@ func applyInit(ctx context.Context, w io.Writer, cfg *Config, role string, log *
 			continue
 		}
 		if s.slot {
-			if err := stateTablesOf(cfg).mayCreate(ctx, conn, streamConfig(cfg)); err != nil {
+			if err := newGapLaw(cfg, log).mayCreate(ctx, conn); err != nil {
 				return databaseError(err)
 			}
 		}

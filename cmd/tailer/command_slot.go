@@ -17,7 +17,7 @@ import (
 
 func (env *environment) slotCommand() *cli.Command {
 	flags := func(own ...cli.Flag) []cli.Flag {
-		own = append(own, &cli.BoolFlag{Name: "json", Usage: "for scripts"})
+		own = append(own, jsonFlag())
 		return append(own, append(configFlags(), hiddenFlags()...)...)
 	}
 	slot := &cli.Command{
@@ -167,7 +167,7 @@ func createTheSlot(ctx context.Context, j *slotJob) error {
 		j.result.Says, j.result.ConfirmedLSN = "exists, nothing to do", j.slot.ConfirmedFlush.String()
 		return nil
 	}
-	if err := j.law.tables.mayCreate(ctx, j.conn, j.law.stream); err != nil {
+	if err := j.law.mayCreate(ctx, j.conn); err != nil {
 		return err
 	}
 	publication, err := replication.InspectPublication(ctx, j.conn, j.cfg.Postgres.Publication, j.law.stream.Table)
@@ -213,46 +213,37 @@ func acceptGap(ctx context.Context, j *slotJob) error {
 	if err := j.ours(); err != nil {
 		return err
 	}
-	state, err := j.law.tables.read(ctx, j.conn)
+	f, err := j.law.look(ctx, j.conn, j.slot)
 	if err != nil {
 		return err
 	}
-	system, err := replication.Identify(ctx, j.law.stream)
-	if err != nil {
-		return err
-	}
-	server := checkpoint.Server{System: system.ID, Timeline: system.Timeline, Flushed: system.Flushed}
-	if state != nil && state.System == server.System && state.Timeline != server.Timeline {
-		if server.History, err = history(ctx, j.law.stream, server.Timeline); err != nil {
-			return err
-		}
-	}
-	slot := checkpoint.Slot{Exists: j.slot.Exists, Held: j.slot.Active, Lost: j.slot.Lost(), Confirmed: j.slot.ConfirmedFlush}
-	v := checkpoint.Decide(slot, state.decisive(), server)
-	if v.Action != checkpoint.Stop || state != nil && state.Accepted {
+	accepted := f.state != nil && f.state.Accepted
+	if f.Action != checkpoint.Stop || accepted {
 		j.result.Says = map[checkpoint.Action]string{
-			checkpoint.Start: "no gap, nothing to accept", checkpoint.Adopt: "no gap, nothing to accept: no position is stored, and the relay goes on where the slot stands",
-			checkpoint.Wait: "a relay streams from it: no gap, nothing to accept", checkpoint.Create: "does not exist, and this relay never ran: nothing to accept; tailer init --apply creates it",
-		}[v.Action]
-		if state != nil && state.Accepted {
-			j.result.Says = "the gap is accepted already; " + nextStep(slot)
+			checkpoint.Start:  "no gap, nothing to accept",
+			checkpoint.Adopt:  "no gap, nothing to accept: no position is stored, and the relay goes on where the slot stands",
+			checkpoint.Wait:   "a relay streams from it: no gap, nothing to accept",
+			checkpoint.Create: "does not exist, and this relay never ran: nothing to accept; tailer init --apply creates it",
+		}[f.Action]
+		if accepted {
+			j.result.Says = "the gap is accepted already; " + nextStep(f.slot)
 		}
 		return nil
 	}
-	g := gap{from: v.From, reason: j.c.String("reason"), by: j.c.String("by")}
+	g := gap{from: f.From, reason: j.c.String("reason"), by: j.c.String("by")}
 	if g.by == "" {
 		g.by = operator()
 	}
 	if g.reason == "" {
-		g.reason = describeStop(j.law.tables.stops(v, state, server))
+		g.reason = describeStop(j.law.tables.stops(f.Verdict, f.state, f.server))
 	}
-	if slot.Exists && !slot.Lost {
-		g.to = slot.Confirmed
+	if f.slot.Exists && !f.slot.Lost {
+		g.to = f.slot.Confirmed
 	}
-	if v.Reason == checkpoint.ServerBehind {
-		g.from, g.to = slot.Confirmed, slot.Confirmed // what is beyond is of another past
+	if f.Reason == checkpoint.ServerBehind {
+		g.from, g.to = f.slot.Confirmed, f.slot.Confirmed // what is beyond is of another past
 	}
-	if err := j.law.tables.accept(ctx, j.conn, g, system); err != nil {
+	if err := j.law.tables.accept(ctx, j.conn, g, f.system); err != nil {
 		return err
 	}
 	j.result.Done, j.result.From, j.result.To, j.result.Reason, j.result.By = true, g.from.String(), lsnText(g.to), g.reason, g.by
@@ -260,7 +251,7 @@ func acceptGap(ctx context.Context, j *slotJob) error {
 	if g.to != 0 {
 		to = g.to.String()
 	}
-	j.result.Says = fmt.Sprintf("gap accepted from %s to %s by %s; %s", g.from, to, g.by, nextStep(slot))
+	j.result.Says = fmt.Sprintf("gap accepted from %s to %s by %s; %s", g.from, to, g.by, nextStep(f.slot))
 	return nil
 }
 

@@ -2,15 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"text/tabwriter"
 	"time"
 
 	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
 	"github.com/urfave/cli/v2"
 
+	"github.com/tailer-relay/tailer/checkpoint"
 	"github.com/tailer-relay/tailer/replication"
 )
 
@@ -19,7 +23,21 @@ type status struct {
 	Slot        slotStatus        `json:"slot"`
 	Publication publicationStatus `json:"publication"`
 	Table       tableStatus       `json:"table"`
+	State       stateStatus       `json:"state"`
 	Relay       relayStatus       `json:"relay"`
+}
+
+// stateStatus is what the relay has stored, and what that says of the slot.
+type stateStatus struct {
+	Table            string     `json:"table"`
+	Stored           bool       `json:"stored"`
+	ConfirmedLSN     string     `json:"confirmed_lsn,omitempty"`
+	SystemIdentifier string     `json:"system_identifier,omitempty"`
+	Timeline         int32      `json:"timeline,omitempty"`
+	UpdatedAt        *time.Time `json:"updated_at,omitempty"`
+	StoppedInOrder   bool       `json:"stopped_in_order"`
+	GapAccepted      bool       `json:"gap_accepted"` // up to the slot's next start
+	Problem          string     `json:"problem,omitempty"`
 }
 
 type slotStatus struct {
@@ -67,7 +85,7 @@ type relayStatus struct {
 func (env *environment) statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "status",
-		Usage:     "show slot, publication, table and relay",
+		Usage:     "show slot, publication, table, stored position and relay",
 		UsageText: "tailer status [--json] [--config FILE] [flags]\n\nExample:\n   tailer status --json --config tailer.yaml",
 		Description: "Asks Postgres, and the relay at http.listen where one answers. Exits with 0 when\n" +
 			"Postgres was asked, whatever it said.",
@@ -122,9 +140,31 @@ func readStatus(ctx context.Context, cfg *Config) (*status, error) {
 			Insert: publication.Insert, ViaRoot: publication.ViaRoot, RowFilter: publication.RowFilter, Columns: publication.Columns,
 			Problem: publicationFound(publication, cfg).problem()},
 		Table: tableStatus{Schema: table.Schema, Name: table.Name, tableState: state, Problem: state.found(table).problem()},
+		State: stateStatus{Table: stateTablesOf(cfg).stateSQL()},
 		Relay: askRelay(cfg.HTTP.Listen),
 	}
+	s.readState(ctx, conn, newGapLaw(cfg, slog.New(slog.DiscardHandler)), slot)
 	return s, nil
+}
+
+// readState adds what is stored. Why it cannot be read is a finding too.
+func (s *status) readState(ctx context.Context, conn *pgx.Conn, law *gapLaw, slot replication.SlotState) {
+	f, err := law.look(ctx, conn, slot)
+	if state := f.state; state != nil {
+		s.State.Stored, s.State.ConfirmedLSN, s.State.UpdatedAt = true, state.Confirmed.String(), &state.updated
+		s.State.SystemIdentifier, s.State.Timeline = state.System, state.Timeline
+		s.State.StoppedInOrder, s.State.GapAccepted = !state.Running, state.Accepted
+	}
+	switch {
+	case errors.Is(err, errNoState):
+		s.State.Problem = found{}.problem()
+	case err != nil:
+		s.State.Problem = err.Error()
+	case !slot.Exists && f.Reason == checkpoint.GapAccepted:
+		s.Slot.Problem = "missing, and the gap is accepted: tailer slot create"
+	case f.Action == checkpoint.Stop && f.Reason != checkpoint.SlotLost: // of a lost slot is told already
+		s.Slot.Problem = describeStop(law.tables.stops(f.Verdict, f.state, f.server)) + "; the ways out: tailer slot --help"
+	}
 }
 
 func (f found) problem() string {
@@ -186,6 +226,14 @@ func printStatus(w io.Writer, s *status) error {
 	}
 	row("publication "+quoteIdent(s.Publication.Name), facts, s.Publication.Problem)
 	row("table "+quoteIdent(s.Table.Schema, s.Table.Name), s.Table.Kind, s.Table.Problem)
+	stored := ""
+	if s.State.Stored {
+		stored = s.State.ConfirmedLSN + " at " + s.State.UpdatedAt.UTC().Format(time.RFC3339)
+		if s.State.StoppedInOrder {
+			stored += ", then stopped in order"
+		}
+	}
+	row("state table "+s.State.Table, stored, s.State.Problem)
 	switch {
 	case s.Relay.Answered && s.Relay.Ready:
 		row("relay "+s.Relay.Asked, "ready, "+s.Relay.Says, "")

@@ -37,7 +37,7 @@ func TestStatus(t *testing.T) {
 	if s.Slot.Exists || s.Publication.Exists || s.Table.Exists || !s.Relay.Answered || s.Relay.Ready || s.Relay.Says != "starting" {
 		t.Errorf("nothing is there yet: %+v", s)
 	}
-	if strings.Count(human, "! missing: tailer init --apply") != 3 || !strings.Contains(human, "not ready  ! starting") {
+	if strings.Count(human, "! missing: tailer init --apply") != 4 || !strings.Contains(human, "not ready  ! starting") {
 		t.Errorf("human:\n%s", human)
 	}
 
@@ -55,6 +55,9 @@ func TestStatus(t *testing.T) {
 	}
 	if s.Table.Kind != "table" || s.Table.Schema != "public" || s.Table.Name != "outbox" || s.Table.Problem != "" {
 		t.Errorf("table %+v", s.Table)
+	}
+	if s.State.Stored || s.State.Problem != "" || s.State.Table != `"public"."tailer_state"` {
+		t.Errorf("state %+v", s.State)
 	}
 	if !s.Relay.Ready || s.Relay.Says != "active" || s.Relay.Asked != "http://"+addr+"/readyz" {
 		t.Errorf("relay %+v", s.Relay)

@@ -165,6 +165,34 @@ func (l *gapLaw) judge(ctx context.Context, k *keeper, stream *replication.Strea
 	return true, k.begin(ctx, identity, from, start)
 }
 
+// finding is what a look at slot, state and server came to.
+type finding struct {
+	slot   checkpoint.Slot
+	state  *storedState
+	system replication.System
+	server checkpoint.Server
+	checkpoint.Verdict
+}
+
+// look decides for a slot that nobody has to hold. It changes nothing.
+func (l *gapLaw) look(ctx context.Context, conn *pgx.Conn, slot replication.SlotState) (f finding, err error) {
+	f.slot = checkpoint.Slot{Exists: slot.Exists, Held: slot.Active, Lost: slot.Lost(), Confirmed: slot.ConfirmedFlush}
+	if f.state, err = l.tables.read(ctx, conn); err != nil {
+		return f, err
+	}
+	if f.system, err = replication.Identify(ctx, l.stream); err != nil {
+		return f, err
+	}
+	f.server = checkpoint.Server{System: f.system.ID, Timeline: f.system.Timeline, Flushed: f.system.Flushed}
+	if f.state != nil && f.state.System == f.server.System && f.state.Timeline != f.server.Timeline {
+		if f.server.History, err = history(ctx, l.stream, f.server.Timeline); err != nil {
+			return f, err
+		}
+	}
+	f.Verdict = checkpoint.Decide(f.slot, f.state.decisive(), f.server)
+	return f, nil
+}
+
 func history(ctx context.Context, config replication.Config, timeline int32) ([]checkpoint.Branch, error) {
 	text, err := replication.TimelineHistory(ctx, config, timeline)
 	if err != nil {
@@ -210,18 +238,14 @@ func (t stateTables) stops(v checkpoint.Verdict, state *storedState, server chec
 }
 
 // mayCreate refuses a new slot for a relay that ran, until the gap is accepted.
-func (t stateTables) mayCreate(ctx context.Context, conn *pgx.Conn, config replication.Config) error {
-	state, err := t.read(ctx, conn)
+func (l *gapLaw) mayCreate(ctx context.Context, conn *pgx.Conn) error {
+	state, err := l.tables.read(ctx, conn)
 	if err != nil || state == nil {
+		return err // one that never ran may, also where nobody may ask who the server is
+	}
+	f, err := l.look(ctx, conn, replication.SlotState{})
+	if err != nil || f.Action == checkpoint.Create {
 		return err
 	}
-	system, err := replication.Identify(ctx, config)
-	if err != nil {
-		return err
-	}
-	server := checkpoint.Server{System: system.ID, Timeline: system.Timeline, Flushed: system.Flushed}
-	if v := checkpoint.Decide(checkpoint.Slot{}, &state.State, server); v.Action != checkpoint.Create {
-		return t.stops(v, state, server)
-	}
-	return nil
+	return l.tables.stops(f.Verdict, f.state, f.server)
 }

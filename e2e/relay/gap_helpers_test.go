@@ -112,6 +112,27 @@ func (o *outbox) slotCommand(args ...string) (r slotResult) {
 	return r
 }
 
+// shownStatus is what `tailer status --json` prints of slot and state.
+type shownStatus struct {
+	Slot  struct{ Problem string }
+	State struct {
+		Stored    bool
+		Confirmed string `json:"confirmed_lsn"`
+		InOrder   bool   `json:"stopped_in_order"`
+		Accepted  bool   `json:"gap_accepted"`
+		Problem   string
+	}
+}
+
+func (o *outbox) shown() (s shownStatus) {
+	o.t.Helper()
+	got := harness.Run(o.t, o.config, "status", "--json")
+	if err := json.Unmarshal([]byte(got.Stdout), &s); got.Code != 0 || err != nil {
+		o.t.Fatalf("status: exit code %d, %v\n%s%s", got.Code, err, got.Stdout, got.Stderr)
+	}
+	return s
+}
+
 // ran has the relay run once, deliver an event and stop in order.
 func (o *outbox) ran() {
 	o.t.Helper()

@@ -57,6 +57,12 @@ func TestCase_L05_SlotMissing(t *testing.T) {
 		t.Fatalf("%s slots", n)
 	}
 
+	shown := o.shown()
+	if s := shown.State; !s.Stored || s.Confirmed != position || !s.InOrder || s.Accepted || shown.Slot.Problem == "" ||
+		masked(shown.Slot.Problem) != strings.TrimPrefix(what, `check slot "tailer": `)+"; the ways out: tailer slot --help" {
+		t.Errorf("status: %+v", shown)
+	}
+
 	said := o.slotCommand("accept-gap", "--by", "alice", "--reason", "dropped by mistake")
 	if !said.Done || said.From != position || said.To != "" || said.By != "alice" || said.Reason != "dropped by mistake" {
 		t.Errorf("accept-gap: %+v", said)
@@ -70,6 +76,9 @@ func TestCase_L05_SlotMissing(t *testing.T) {
 	o.accepted(position, "open", "alice", "dropped by mistake")
 	o.stops(o.config, 2, `check slot "tailer": it does not exist, and the gap to a new one is accepted`,
 		"tailer slot create makes it; so does postgres.create: true")
+	if shown = o.shown(); !shown.State.Accepted || shown.Slot.Problem != "missing, and the gap is accepted: tailer slot create" {
+		t.Errorf("status: %+v", shown)
+	}
 	made := o.slotCommand("create")
 	if !made.Done || made.Confirmed != o.slotAt() {
 		t.Errorf("create: %+v", made)
