@@ -99,8 +99,44 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%d records, 8 were expected", got)
 	}
 
+	// A prepared transaction is there when it is committed.
+	relay = harness.StartRelay(t, harness.RelayOptions{Config: config.With("outbox.columns.tenant", "customer")}).Ready()
+	pg.Exec(t, "BEGIN; "+strings.Replace(insert(10), "tenant)", "customer)", 1)+"; PREPARE TRANSACTION 'later'", strings.Replace(insert(11), "tenant)", "customer)", 1))
+	harness.Eventually(t, waitLimit, "the event beside the prepared one", func() bool { return consumer.Len() == 9 })
+	if last := consumer.Records()[8]; last.ID() != "11" {
+		t.Errorf("event %s came before its transaction was committed", last.ID())
+	}
+	pg.Exec(t, "COMMIT PREPARED 'later'")
+	harness.Eventually(t, waitLimit, "the prepared event", func() bool { return consumer.Len() == 10 })
+	relay.Stop()
+
 	pg.Exec(t, "CREATE UNLOGGED TABLE fast (id int)")
 	if err := pg.Run("postgres", "ALTER PUBLICATION tailer ADD TABLE fast"); err == nil {
 		t.Error("an unlogged table was published")
+	}
+}
+
+// The text of a database in another encoding arrives as UTF-8.
+func TestLimitsEncoding(t *testing.T) {
+	t.Parallel()
+	pg := postgres.New(t, postgres.Options{})
+	fake := kafka.NewFake(t, kafka.FakeOptions{})
+	pg.Exec(t, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+	config := harness.Config{
+		"postgres": harness.Config{"dsn": pg.DSN("latin")},
+		"kafka":    harness.Config{"brokers": fake.Addrs(), "topics": harness.Config{"create": true}},
+		"schema":   harness.Config{"mode": "off"},
+	}
+	if r := harness.Run(t, config, "init", "--apply"); r.Code != 0 {
+		t.Fatal(r.Stderr)
+	}
+	harness.StartRelay(t, harness.RelayOptions{Config: config}).Ready()
+	pg.ExecIn(t, "latin", `INSERT INTO outbox (aggregate_id, type, payload) VALUES ('clé', 'order.placed.v1', '{"name": "Zoë"}')`)
+	if got := pg.Query1In(t, "latin", "SELECT octet_length(aggregate_id) FROM outbox"); got != "3" {
+		t.Fatalf("the server keeps the key in %s bytes", got)
+	}
+	record := harness.NewConsumer(t, fake.Addrs(), "order").WaitLen(1, waitLimit)[0]
+	if string(record.Key) != "clé" || string(record.Value) != `{"name": "Zoë"}` {
+		t.Errorf("key %q, value %q", record.Key, record.Value)
 	}
 }

@@ -86,6 +86,20 @@ func TestTakeOverFromDebezium(t *testing.T) {
 	insert(50)
 	consumer.WaitDistinct(inserted, waitLimit)
 	peer.Stop()
+	harness.Eventually(t, waitLimit, "the slot to be free again", free)
+
+	// Once more: the slot is further than tailer remembers, and a person decides.
+	again := harness.StartRelay(t, harness.RelayOptions{Config: config})
+	if code := again.WaitExit(waitLimit); code != 3 {
+		t.Fatalf("exit code %d on a slot that another one has moved", code)
+	}
+	doc.Says("asks a person before it goes on (exit 3): `tailer slot accept-gap` is the answer")
+	if r := harness.Run(t, config, "slot", "accept-gap"); r.Code != 0 {
+		t.Fatalf("accept-gap: %s%s", r.Stdout, r.Stderr)
+	}
+	harness.StartRelay(t, harness.RelayOptions{Config: config}).Ready()
+	insert(10)
+	consumer.WaitDistinct(inserted, waitLimit)
 	t.Logf("%d repeats in the end", judge(t, consumer.CatchUp(waitLimit), inserted))
 }
 
