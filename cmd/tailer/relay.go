@@ -31,7 +31,10 @@ const (
 	steady = 30 * time.Second
 )
 
-var errDrain = errors.New("the drain deadline has passed")
+var (
+	errDrain     = errors.New("the drain deadline has passed")
+	errUndrained = errors.New("the session was lost before it had drained")
+)
 
 // relay runs sessions until it is told to stop or a person must decide.
 type relay struct {
@@ -133,8 +136,11 @@ func (r *relay) stopped(err error) error {
 		}
 		return &exitError{code: exitRetry, err: err,
 			hint: "what was not acknowledged is not confirmed and comes again after the restart; if the broker was slow, raise delivery.drain_timeout"}
+	case errors.Is(err, errUndrained):
+		return &exitError{code: exitRetry, err: err,
+			hint: "nothing is lost: what was not confirmed comes again after the restart"}
 	case err != nil && !errors.Is(err, context.Canceled):
-		r.log.Warn("stopped while a session was ending", "err", err)
+		r.log.Warn("stopped while no session ran", "err", err)
 	}
 	return nil
 }
@@ -182,6 +188,9 @@ func (r *relay) session(ctx context.Context) error {
 	}
 	if closeErr := r.close(stream); err == nil {
 		err = closeErr
+	}
+	if err != nil && ctx.Err() != nil && !errors.Is(err, errDrain) {
+		err = fmt.Errorf("%w: %w", errUndrained, err)
 	}
 	r.log.Info("session closed", "lsn", stream.Confirmed().String())
 	return err
