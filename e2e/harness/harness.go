@@ -124,6 +124,18 @@ func environment() []string {
 	return env
 }
 
+// Soaking is true under make soak, where a case is played at its literal length.
+func Soaking() bool { return os.Getenv("TAILER_SOAK") != "" }
+
+// Span is how long a fault lasts: short, on a server whose own limits are
+// shortened too, or as long as it was in the field under make soak.
+func Span(short, field time.Duration) time.Duration {
+	if Soaking() {
+		return field
+	}
+	return short
+}
+
 // Eventually waits until ok returns true, asking every 20 ms, and fails the test
 // with what was waited for when it took longer than limit.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {

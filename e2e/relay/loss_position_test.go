@@ -81,7 +81,10 @@ func TestCase_L20_IdleAdvanceBesideUnseenCommits(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, plantOptions{Settings: map[string]string{"synchronous_commit": "off"}})
 	writers := p.ledger.Write(t, harness.WriteOptions{Writers: 8, MaxRows: 1, Plain: true, Pause: 15 * time.Millisecond})
-	const kills = 12
+	kills := 12
+	if harness.Soaking() {
+		kills = 120
+	}
 	for range kills {
 		relay := p.start().Ready()
 		writers.WaitRows(writers.Rows()+1+rand.Int64N(300), time.Minute)
