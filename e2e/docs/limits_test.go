@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tailer-relay/tailer/e2e/docs/page"
 	"github.com/tailer-relay/tailer/e2e/harness"
 	"github.com/tailer-relay/tailer/e2e/kafka"
@@ -131,9 +133,15 @@ func TestLimitsEncoding(t *testing.T) {
 		t.Fatal(r.Stderr)
 	}
 	harness.StartRelay(t, harness.RelayOptions{Config: config}).Ready()
-	pg.ExecIn(t, "latin", `INSERT INTO outbox (aggregate_id, type, payload) VALUES ('clé', 'order.placed.v1', '{"name": "Zoë"}')`)
-	if got := pg.Query1In(t, "latin", "SELECT octet_length(aggregate_id) FROM outbox"); got != "3" {
-		t.Fatalf("the server keeps the key in %s bytes", got)
+	conn, err := pgx.Connect(t.Context(), pg.DSN("latin")+"&client_encoding=UTF8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var bytes int
+	if err := conn.QueryRow(t.Context(), `INSERT INTO outbox (aggregate_id, type, payload) VALUES ('clé', 'order.placed.v1', '{"name": "Zoë"}')
+		RETURNING octet_length(aggregate_id)`).Scan(&bytes); err != nil || bytes != 3 {
+		t.Fatalf("the server keeps the key in %d bytes, %v", bytes, err)
 	}
 	record := harness.NewConsumer(t, fake.Addrs(), "order").WaitLen(1, waitLimit)[0]
 	if string(record.Key) != "clé" || string(record.Value) != `{"name": "Zoë"}` {
