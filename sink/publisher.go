@@ -159,16 +159,7 @@ func (p *Idempotent) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fail := func(op, object string, err error) error {
-		if _, last := p.conns.last(); last != nil && !answered(err) {
-			err = last // the reason, where the request only knows that it took too long
-		}
-		h := p.cfg.hint(p.cfg.DLQTopic, err)
-		if h == "" {
-			h = "check kafka.brokers, and that the addresses the brokers advertise can be reached from here"
-		}
-		return &Error{Op: op, Object: object, Class: Classify(err), Hint: h, Err: err}
-	}
+	fail := func(op, object string, err error) error { return p.failure(op, object, p.cfg.DLQTopic, err) }
 	if err := p.await(ctx, askPatience, c.Ping); err != nil {
 		return fail("reach brokers", fmt.Sprint(p.cfg.Brokers), err)
 	}
@@ -187,6 +178,18 @@ func (p *Idempotent) Ping(ctx context.Context) error {
 	// cycle of ours would ever take it back.
 	p.blocked.forget()
 	return nil
+}
+
+// failure is an error of a check, with its class and what to do.
+func (p *Idempotent) failure(op, object, topic string, err error) *Error {
+	if _, last := p.conns.last(); last != nil && !answered(err) {
+		err = last // the reason, where the request only knows that it took too long
+	}
+	h := p.cfg.hint(topic, err)
+	if h == "" {
+		h = "check kafka.brokers, and that the addresses the brokers advertise can be reached from here"
+	}
+	return &Error{Op: op, Object: object, Class: Classify(err), Hint: h, Err: err}
 }
 
 // ensure is the function of the same name for one topic, with beats.
