@@ -34,7 +34,7 @@ func newApp(stdout, stderr io.Writer, getenv func(string) (string, bool)) *cli.A
 		ExitErrHandler:       func(*cli.Context, error) {}, // only main exits
 		OnUsageError:         func(c *cli.Context, err error, _ bool) error { return flagError(err, "", c.App.Flags) },
 		Commands: []*cli.Command{
-			env.runCommand(), env.initCommand(), env.statusCommand(), env.slotCommand(), env.healthCommand(),
+			env.runCommand(), env.initCommand(), env.doctorCommand(), env.statusCommand(), env.slotCommand(), env.healthCommand(),
 			env.completionCommand(), env.versionCommand(),
 		},
 	}

@@ -55,6 +55,14 @@ func (l *gapLaw) noSlot(ctx context.Context) error {
 		return err
 	}
 	server := checkpoint.Server{System: system.ID, Timeline: system.Timeline, Flushed: system.Flushed}
+	if err := l.missing(state, server); err != nil {
+		return err
+	}
+	return l.create(ctx)
+}
+
+// missing says why a slot that is not there may not be made, nil if it may.
+func (l *gapLaw) missing(state *storedState, server checkpoint.Server) error {
 	v := checkpoint.Decide(checkpoint.Slot{}, state.decisive(), server)
 	switch {
 	case v.Action != checkpoint.Create:
@@ -65,7 +73,7 @@ func (l *gapLaw) noSlot(ctx context.Context) error {
 		return l.refuses("tailer init --apply creates it; with postgres.create: true the relay does so itself at its first start",
 			"it does not exist, and this relay never ran")
 	}
-	return l.create(ctx)
+	return nil
 }
 
 func (l *gapLaw) refuses(hint, why string) error {
