@@ -164,6 +164,15 @@ func (c *Connector) Stop() {
 	}
 }
 
+// Forget removes the offsets that a stopped connector has stored. Those from
+// before another relay had the slot name WAL that the server need not keep.
+func (c *Connector) Forget() {
+	c.t.Helper()
+	if err := os.Remove(filepath.Join(c.run.Dir, "offsets")); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // Kill ends it, if it runs.
 func (c *Connector) Kill() {
 	if c.cmd == nil {

@@ -81,6 +81,8 @@ func TestTakeOverFromDebezium(t *testing.T) {
 		t.Errorf("%d repeats: more than Debezium had sent", repeats)
 	}
 
+	doc.Says("remove the connector's stored offsets")
+	peer.Forget()
 	peer.Start()
 	harness.Eventually(t, waitLimit, "Debezium to stream again", func() bool { return !free() })
 	insert(50)
