@@ -263,7 +263,7 @@ func TestDemo(t *testing.T) {
 			}
 			text := p.text.String()
 			for _, want := range []string{"start Postgres", "start broker, registry", "register schemas", "tailer init --apply",
-				"tailer run", "created table, publication, slot", "encoding: confluent", "drained; "} {
+				"tailer run", "created table, publication, state, slot", "encoding: confluent", "drained; "} {
 				if !strings.Contains(text, want) {
 					t.Errorf("no %q in:\n%s", want, text)
 				}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -256,7 +257,8 @@ func (st *stage) writeConfiguration() error {
 	return nil
 }
 
-// madeBy lists the kinds of objects that init says it made.
+// madeBy lists the kinds of objects that init says it made, each once: the state
+// has two tables.
 func madeBy(out string) []string {
 	var made []string
 	for line := range strings.Lines(out) {
@@ -265,5 +267,5 @@ func madeBy(out string) []string {
 			made = append(made, kind)
 		}
 	}
-	return made
+	return slices.Compact(made)
 }
