@@ -12,8 +12,10 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Ends asks where the partitions of topics end now.
@@ -28,7 +30,45 @@ func BrokerEnds(t testing.TB, addrs []string) Ends {
 	}
 	t.Cleanup(client.Close)
 	admin := kadm.NewClient(client)
-	return func(ctx context.Context, topics []string) (Offsets, error) { return endOffsets(ctx, admin, topics) }
+	return func(ctx context.Context, topics []string) (Offsets, error) {
+		ends, err := endOffsets(ctx, admin, topics)
+		if err != nil {
+			return nil, err
+		}
+		return ends, absent(ctx, client, topics, ends)
+	}
+}
+
+// absent asks the brokers themselves whether the topics without an end do not
+// exist. kadm may have that from the client's memory, older than the look at the
+// slot: a topic made meanwhile would look as if what it holds had been confirmed
+// too early.
+func absent(ctx context.Context, client *kgo.Client, topics []string, ends Offsets) error {
+	there := map[string]bool{}
+	for p := range ends {
+		there[p.Topic] = true
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	for _, topic := range topics {
+		if !there[topic] {
+			t := kmsg.NewMetadataRequestTopic()
+			t.Topic = kmsg.StringPtr(topic)
+			req.Topics = append(req.Topics, t)
+		}
+	}
+	if len(req.Topics) == 0 {
+		return nil
+	}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return fmt.Errorf("ask for topics: %w", err)
+	}
+	for _, t := range resp.Topics {
+		if !errors.Is(kerr.ErrorForCode(t.ErrorCode), kerr.UnknownTopicOrPartition) {
+			return fmt.Errorf("topic %s exists, and where it ends is not known yet", *t.Topic)
+		}
+	}
+	return nil
 }
 
 // FakeEnds looks into kfake, past every fault that a test makes.
