@@ -54,7 +54,9 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	p, _ = publisherFor(t, c.ListenAddrs(), func(cfg *KafkaConfig) { cfg.Topics.Create, cfg.Topics.Partitions, cfg.Topics.Replication = true, -1, -1 })
+	p, _ = publisherFor(t, c.ListenAddrs(), func(cfg *KafkaConfig) {
+		cfg.Topics.Create, cfg.Topics.Partitions, cfg.Topics.Replication = true, -1, -1
+	})
 	if states, err := p.Inspect(context.Background(), []string{"absent"}); err != nil || states[0].Exists || states[0].Err != nil {
 		t.Errorf("may be created: %+v, %v", states, err)
 	}
