@@ -151,7 +151,11 @@ func connectError(object, secret string, err error) error {
 	if secret != "" && strings.Contains(cause.Error(), secret) {
 		cause = &redacted{text: strings.ReplaceAll(cause.Error(), secret, "xxxxx"), class: cause}
 	}
-	return &Error{Op: "connect", Object: object, Class: classifyCause(cause), Hint: HintOf(cause), Err: cause}
+	hint := HintOf(cause)
+	if op := (*net.OpError)(nil); hint == "" && errors.As(cause, &op) && op.Op == "dial" {
+		hint = "check host and port in postgres.dsn, and that Postgres runs and listens there"
+	}
+	return &Error{Op: "connect", Object: object, Class: classifyCause(cause), Hint: hint, Err: cause}
 }
 
 // redacted keeps an error's chain and replaces its text.

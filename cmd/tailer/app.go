@@ -40,7 +40,7 @@ func newApp(stdout, stderr io.Writer, getenv func(string) (string, bool)) *cli.A
 	}
 	app.Action = func(c *cli.Context) error {
 		name := c.Args().First()
-		if name == "" {
+		if name == "" || name == "help" {
 			return cli.ShowAppHelp(c)
 		}
 		var names []string
