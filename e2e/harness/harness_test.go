@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tailer-relay/tailer/e2e/harness"
@@ -81,9 +82,12 @@ func TestSamplerSeesEarlyConfirm(t *testing.T) {
 				t.Fatalf("peeked %q, %v", begin, err)
 			}
 			advance := func() {
-				pg.Query1In(t, database, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())::text", database)
-				now := sampler.Last().Confirmed
-				sampler.WaitConfirmed(now+1, 10*time.Second)
+				to := pg.Query1In(t, database, "SELECT end_lsn::text FROM pg_replication_slot_advance($1, pg_current_wal_lsn())", database)
+				lsn, err := pglogrepl.ParseLSN(to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sampler.WaitConfirmed(lsn, 10*time.Second)
 			}
 			if early {
 				advance()
