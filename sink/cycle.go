@@ -303,7 +303,7 @@ func (p *Idempotent) observe(b *Batch, r run) {
 	for k, rec := range r.recs {
 		from := &b.records[r.index(k)]
 		if from.dead {
-			p.observer.DeadLetter(from.reason)
+			p.buried(b, from, from.reason)
 			continue
 		}
 		p.observer.Acked(from.meta.committed)

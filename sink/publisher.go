@@ -63,6 +63,7 @@ type Idempotent struct {
 	closing   []<-chan struct{} // clients being closed
 
 	blocked blocked
+	graves  graves
 	refused time.Time // since when nothing but refused logins was heard
 
 	tally []tally // scratch of observe

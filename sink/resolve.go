@@ -271,7 +271,7 @@ func (p *Idempotent) settle(b *Batch, g *group, chunk []item, errs map[*kgo.Reco
 				why = err
 			}
 		case it.dead:
-			p.observer.DeadLetter(it.reason)
+			p.buried(b, &b.records[it.i], it.reason)
 		default:
 			acked.recs, acked.idx = append(acked.recs, it.rec), append(acked.idx, it.i)
 		}
