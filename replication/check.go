@@ -182,7 +182,7 @@ func gapByPublication(op string, cfg Config, pg *pgconn.PgError) error {
 	}
 	return &Error{Op: op, Object: quoted("slot", cfg.Slot), Class: Gap,
 		Err: fmt.Errorf("the slot is older than publication %q: it did not exist%s in the WAL, and rows written before it cannot be read through it: %w", cfg.Publication, at, pg),
-		Hint: fmt.Sprintf("with the publication in place, skip what cannot be read, as a named gap: SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn()), and tailer slot accept-gap if the relay then finds the slot moved; "+
+		Hint: fmt.Sprintf("with the publication in place, skip what cannot be read, as a named gap: SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn()); and tailer slot accept-gap if the relay then finds the slot moved; "+
 			"or go on from now with a new slot: tailer slot drop, tailer slot accept-gap, and then tailer slot create. Rows of that time are then not in Kafka", literal(cfg.Slot))}
 }
 
