@@ -8,8 +8,6 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/tailer-relay/tailer/checkpoint"
 )
 
 const (
@@ -25,8 +23,8 @@ const (
 // Batch is a run of events in commit order as records, and the last position that may be confirmed once they are
 // settled. It is filled by the reader, handed over, and belongs to the publisher from then on until it is reset.
 type Batch struct {
-	// Ticket is the batch's place in the order of hand-overs; set by whoever hands it over.
-	Ticket checkpoint.Ticket
+	// Number is what a Late calls the batch; set by whoever hands it over, in rising order.
+	Number uint64
 
 	builder *Builder
 
@@ -154,6 +152,13 @@ func (b *Batch) Len() int { return len(b.records) }
 // Bytes is the memory its records hold: keys, values, headers and the copies of payloads.
 func (b *Batch) Bytes() int { return b.bytes }
 
+// recordWeight is what a record counts beside its bytes where many batches are held: its own bookkeeping and that of
+// about ten headers.
+const recordWeight = 512
+
+// Weight is what the batch counts against a bound on memory.
+func (b *Batch) Weight() int { return b.bytes + recordWeight*len(b.records) }
+
 // Full reports whether the batch has reached one of its bounds. The record that reaches it is in the batch: a batch
 // holds at most MaxBytes and one record.
 func (b *Batch) Full() bool {
@@ -189,7 +194,7 @@ func (b *Batch) Reset() {
 	b.sealed = b.sealed[:0]
 	b.bytes = 0
 	b.mark = 0
-	b.Ticket = 0
+	b.Number = 0
 }
 
 // seal makes the Kafka records, in order, dead letters at their places. It is called once, when no Add will follow;

@@ -222,11 +222,11 @@ func TestResetStartsAfresh(t *testing.T) {
 		}
 	}
 	b.Mark(3)
-	b.Ticket = 7
+	b.Number = 7
 	b.seal()[0].Partition = 5 // as the client does
 	b.Reset()
-	if b.Len() != 0 || b.Bytes() != 0 || b.Ticket != 0 {
-		t.Fatalf("after Reset: %d records, %d bytes, ticket %d", b.Len(), b.Bytes(), b.Ticket)
+	if b.Len() != 0 || b.Bytes() != 0 || b.Number != 0 {
+		t.Fatalf("after Reset: %d records, %d bytes, ticket %d", b.Len(), b.Bytes(), b.Number)
 	}
 	if err := b.Add(order()); err != nil {
 		t.Fatal(err)

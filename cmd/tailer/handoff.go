@@ -16,18 +16,21 @@ import (
 // fills large batches by itself, with no timer (group commit).
 //
 // Invariant: of the two batches each is in exactly one place: offered, free,
-// with the reader, or with the publisher.
+// with the reader, or with the publisher. One that the publisher must leave to a
+// sick topic is replaced.
 type handoff struct {
-	offered chan *sink.Batch
-	free    chan *sink.Batch
-	beat    func(loop)
+	offered  chan *sink.Batch
+	free     chan *sink.Batch
+	newBatch func() *sink.Batch
+	beat     func(loop)
 }
 
 func newHandoff(newBatch func() *sink.Batch, beat func(loop)) *handoff {
 	h := &handoff{
-		offered: make(chan *sink.Batch, 1),
-		free:    make(chan *sink.Batch, 2),
-		beat:    beat,
+		offered:  make(chan *sink.Batch, 1),
+		free:     make(chan *sink.Batch, 2),
+		newBatch: newBatch,
+		beat:     beat,
 	}
 	h.free <- newBatch()
 	h.free <- newBatch()
@@ -48,36 +51,38 @@ func (h *handoff) open(ctx context.Context, full bool) (*sink.Batch, error) {
 		default:
 		}
 	}
-	return h.receive(ctx, h.free, loopReader)
+	return h.receive(ctx, h.free)
 }
 
-// offer lays a batch out for the publisher. It can wait only for the moment in
-// which the publisher has released one batch and not yet taken the full one that
-// lies there.
+// offer lays a batch out for the publisher. It waits while a full one lies there:
+// for a moment after the publisher has released a batch, and for long when the
+// publisher takes none because too much waits for a sick topic.
 func (h *handoff) offer(ctx context.Context, b *sink.Batch) error {
 	select {
 	case h.offered <- b:
 		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	default:
+	}
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case h.offered <- b:
+			return nil
+		case <-tick.C:
+			h.beat(loopReader)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
 // close tells the publisher that nothing will follow what is on offer.
 func (h *handoff) close() { close(h.offered) }
 
-// take is the publisher's: the next batch, or nil when the reader has closed. It
-// takes nothing once ctx has ended.
-func (h *handoff) take(ctx context.Context) (*sink.Batch, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return h.receive(ctx, h.offered, loopPublisher)
-}
-
-// receive waits for a batch and beats for the loop that waits. A batch that is
-// there already costs no ticker.
-func (h *handoff) receive(ctx context.Context, from <-chan *sink.Batch, l loop) (*sink.Batch, error) {
+// receive waits for a batch and beats for the reader. A batch that is there
+// already costs no ticker.
+func (h *handoff) receive(ctx context.Context, from <-chan *sink.Batch) (*sink.Batch, error) {
 	select {
 	case b := <-from:
 		return b, nil
@@ -90,7 +95,7 @@ func (h *handoff) receive(ctx context.Context, from <-chan *sink.Batch, l loop) 
 		case b := <-from:
 			return b, nil
 		case <-tick.C:
-			h.beat(l)
+			h.beat(loopReader)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -99,3 +104,6 @@ func (h *handoff) receive(ctx context.Context, from <-chan *sink.Batch, l loop) 
 
 // release gives an emptied batch back.
 func (h *handoff) release(b *sink.Batch) { h.free <- b }
+
+// replace puts a new batch in the place of one that does not come back.
+func (h *handoff) replace() { h.free <- h.newBatch() }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -86,22 +87,30 @@ func playScript(t *testing.T, script []byte) string {
 	return out.String()
 }
 
+// answer is what a Publish returns.
+type answer struct {
+	outcome sink.Outcome
+	err     error
+}
+
 // scripted is a pipeline whose stream and broker are the script's.
 type scripted struct {
 	frames  chan replication.Frame
-	answers chan error
+	answers chan answer
+	late    chan sink.Late
 	stop    context.CancelFunc
 	cut     context.CancelFunc
 	group   *errgroup.Group
 	session *session
 	records int // bound of a batch
+	limit   int // of the window
 
 	mu     sync.Mutex
 	events []string
 }
 
 func newScripted(t *testing.T) *scripted {
-	return &scripted{frames: make(chan replication.Frame), answers: make(chan error), records: 3}
+	return &scripted{frames: make(chan replication.Frame), answers: make(chan answer), late: make(chan sink.Late), records: 3}
 }
 
 func (p *scripted) note(format string, args ...any) {
@@ -129,7 +138,7 @@ func (p *scripted) start(t *testing.T, lsn pglogrepl.LSN) {
 	r := &relay{builder: builder, encoder: enc, publisher: p, health: newHealth(m), metrics: m, log: log,
 		stream:  replication.Config{Table: replication.Table{Schema: "public", Name: "outbox"}},
 		mapping: schema.Mapping{ID: "id", Key: "key", Type: "type", Payload: "payload"}}
-	s := &session{relay: r, stream: p, tracker: checkpoint.NewTracker(lsn)}
+	s := &session{relay: r, stream: p, tracker: checkpoint.NewTracker(lsn), window: window{limit: p.limit}}
 	s.hand = newHandoff(builder.NewBatch, r.health.Beat)
 	p.session = s
 
@@ -181,9 +190,31 @@ func (p *scripted) do(t *testing.T, words []string) {
 	case "keepalive":
 		p.frames <- replication.Frame{Keepalive: true, WALEnd: lsn(1)}
 	case "ack":
-		p.answers <- nil
+		p.answers <- answer{}
+	case "leave": // a sick topic's records wait as copies
+		p.answers <- answer{outcome: sink.Left}
+	case "hold": // they wait in the batch's own memory
+		p.answers <- answer{outcome: sink.Held}
+	case "late":
+		var l sink.Late
+		for _, word := range words[1:] {
+			n, err := strconv.ParseUint(word, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Settled = append(l.Settled, n)
+		}
+		p.late <- l
+	case "lanefail":
+		p.late <- sink.Late{Err: errors.New("the broker refused the login")}
+	case "limit": // bytes that may wait
+		n, err := strconv.Atoi(words[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.limit = n
 	case "fail":
-		p.answers <- errors.New("the broker said no")
+		p.answers <- answer{err: errors.New("the broker said no")}
 	case "stop":
 		p.stop()
 	default:
@@ -207,15 +238,19 @@ func (p *scripted) Interval() time.Duration    { return time.Second }
 func (p *scripted) Server() replication.Server { return replication.Server{} }
 
 // Publish, Settle, Ping and Close are the broker's side.
-func (p *scripted) Publish(ctx context.Context, b *sink.Batch) error {
+func (p *scripted) Publish(ctx context.Context, b *sink.Batch) (sink.Outcome, error) {
 	p.note("publishing %d records", b.Len())
 	select {
-	case err := <-p.answers:
-		return err
+	case a := <-p.answers:
+		if a.outcome != sink.Done {
+			p.note("left as %d", b.Number)
+		}
+		return a.outcome, a.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return sink.Done, context.Cause(ctx)
 	}
 }
+func (p *scripted) Late() <-chan sink.Late       { return p.late }
 func (p *scripted) Settle(context.Context) error { return nil }
 func (p *scripted) Ping(context.Context) error   { return nil }
 func (p *scripted) Close(context.Context) error  { return nil }

@@ -5,12 +5,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tailer-relay/tailer/checkpoint"
 	"github.com/tailer-relay/tailer/sink"
 )
 
 // publisher is what a session needs of sink's publishers.
 type publisher interface {
-	Publish(ctx context.Context, b *sink.Batch) error
+	// Publish returns when what can be written now is settled. A batch that is
+	// not done has records that wait for a sick topic; its ticket follows by Late.
+	Publish(ctx context.Context, b *sink.Batch) (sink.Outcome, error)
+	// Late tells of batches that Publish has left out. nil: there are none, ever.
+	Late() <-chan sink.Late
+	// Settle waits until no record of an earlier session is open.
 	Settle(ctx context.Context) error
 	Ping(ctx context.Context) error
 	Close(ctx context.Context) error
@@ -20,36 +26,131 @@ type publisher interface {
 // session's: long enough for the monitor to look.
 const heardPatience = monitorEvery + time.Second
 
-// publishLoop takes batches, publishes each whole, and reports what may be
-// confirmed. It returns nil when the reader has closed the handoff and
-// everything is settled. A batch that Publish could not settle is not given
-// back: its memory is still the Kafka client's. No cycle begins after life has
-// ended; one that has begun goes on until late ends.
+// publishLoop takes batches, publishes each, and reports what may be confirmed.
+// It returns nil when the reader has closed the handoff and everything is
+// settled. A batch that Publish could not settle is not given back: its memory
+// is still the Kafka client's. No cycle begins after life has ended; one that has
+// begun goes on until late ends.
+//
+// Batches that wait for a sick topic are settled later, in any order; the loop
+// hears of them between two others and stays the one that confirms.
 func (s *session) publishLoop(life, late context.Context) error {
 	either := withEither(life, late)
 	for {
-		b, err := s.hand.take(life)
-		if b == nil || err != nil {
+		b, err := s.next(life, late)
+		if err != nil {
 			return err
+		}
+		if b == nil {
+			return s.drained(late)
 		}
 		s.health.Beat(loopPublisher)
 		ticket := s.tracker.Hand(b.LastMark())
+		b.Number = s.window.next()
+		outcome := sink.Done
 		if b.Len() > 0 {
 			if err := s.heard(either); err != nil {
 				return err
 			}
-			s.metrics.SetInflight(b.Bytes())
-			if err := s.publisher.Publish(late, b); err != nil {
+			s.metrics.SetInflight(s.window.pinned() + b.Bytes())
+			if outcome, err = s.publisher.Publish(late, b); err != nil {
 				return err
 			}
-			s.metrics.SetInflight(0)
 		}
-		mark := s.tracker.Done(ticket)
-		s.keeper.keep(late, mark, b.Len() > 0)
-		s.stream.Confirm(mark)
+		if outcome == sink.Done {
+			s.window.passed(b.Weight())
+			s.confirm(late, ticket, b.Len() > 0)
+		} else {
+			s.window.left(ticket, b.Weight())
+		}
+		s.metrics.SetInflight(s.window.pinned())
+		if outcome == sink.Held {
+			s.hand.replace()
+			continue
+		}
 		b.Reset()
 		s.hand.release(b)
 	}
+}
+
+// next waits for a batch and settles what comes late meanwhile. It takes none
+// while the window is full. A nil batch: the reader has closed.
+func (s *session) next(life, late context.Context) (*sink.Batch, error) {
+	if life.Err() != nil {
+		return nil, context.Cause(life)
+	}
+	var tick *time.Ticker // made only where there is something to wait for
+	var ticks <-chan time.Time
+	for {
+		offered := s.hand.offered
+		if s.window.full() {
+			offered = nil
+		}
+		if tick == nil {
+			select {
+			case b := <-offered:
+				return b, nil
+			case l := <-s.publisher.Late():
+				if err := s.settle(late, l); err != nil {
+					return nil, err
+				}
+				continue
+			default:
+			}
+			tick = time.NewTicker(beatEvery)
+			defer tick.Stop()
+			ticks = tick.C
+		}
+		select {
+		case b := <-offered:
+			return b, nil
+		case l := <-s.publisher.Late():
+			if err := s.settle(late, l); err != nil {
+				return nil, err
+			}
+		case <-ticks:
+			s.health.Beat(loopPublisher)
+		case <-life.Done():
+			return nil, context.Cause(life)
+		}
+	}
+}
+
+// drained waits for what still waits for a sick topic when nothing will follow.
+func (s *session) drained(late context.Context) error {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for !s.window.empty() {
+		select {
+		case l := <-s.publisher.Late():
+			if err := s.settle(late, l); err != nil {
+				return err
+			}
+		case <-tick.C:
+			s.health.Beat(loopPublisher)
+		case <-late.Done():
+			return context.Cause(late)
+		}
+	}
+	return nil
+}
+
+// settle confirms what has come late.
+func (s *session) settle(late context.Context, l sink.Late) error {
+	for _, number := range l.Settled {
+		if ticket, ok := s.window.settle(number); ok {
+			s.confirm(late, ticket, true)
+		}
+	}
+	s.metrics.SetInflight(s.window.pinned())
+	return l.Err
+}
+
+// confirm reports a settled batch. The state is stored before the slot moves.
+func (s *session) confirm(late context.Context, t checkpoint.Ticket, events bool) {
+	mark := s.tracker.Done(t)
+	s.keeper.keep(late, mark, events)
+	s.stream.Confirm(mark)
 }
 
 // heard waits until the server has sent something within the last two intervals

@@ -47,6 +47,7 @@ type relay struct {
 	facts     facts
 	streamed  bool // there was a session
 	drain     time.Duration
+	isolation int // bytes that may wait for sick topics
 	health    *health
 	metrics   *metrics
 	log       *slog.Logger
@@ -69,6 +70,7 @@ type session struct {
 	stream  stream
 	tracker *checkpoint.Tracker
 	hand    *handoff
+	window  window
 	owned   owned
 	keeper  *keeper
 }
@@ -160,7 +162,7 @@ func (r *relay) session(ctx context.Context) error {
 		return err
 	}
 	opening.asks("Postgres")
-	s := &session{relay: r}
+	s := &session{relay: r, window: window{limit: r.isolation}}
 	config := r.stream
 	config.Busy = s.owned.busy
 	stream, err := r.law.open(ctx, config, r.log)
@@ -281,7 +283,7 @@ func runRelay(ctx context.Context, cfg *Config, log *slog.Logger) error {
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
-	pub, err := sink.NewIdempotent(ctx, sink.PublisherConfig{
+	pub, err := sink.NewLanes(ctx, sink.PublisherConfig{
 		Kafka: kafkaConfig(cfg, tlsConfig), Observer: m, Beat: func() { h.Beat(loopPublisher) },
 	}, log)
 	if err != nil {

@@ -127,7 +127,7 @@ func TestNothingIsTakenAfterTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if b, err := s.hand.take(life); b != nil || !errors.Is(err, context.Canceled) {
+	if b, err := s.next(life, t.Context()); b != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("took %v, %v", b, err)
 	}
 }
