@@ -124,6 +124,11 @@ func asRejection(err error) *Rejection {
 // cost is what a record adds to Bytes: all that Kafka gets, each header counted although headers share memory, and
 // the copy of the payload. So the sum is never below what the client counts against its buffer limit.
 func (b *Batch) cost(r *record) int {
+	return b.size(r) + rowHeaderCost*len(b.builder.row.entries)
+}
+
+// size is what a record's bytes would take apart from those of others.
+func (b *Batch) size(r *record) int {
 	n := r.key.size() + r.value.size()
 	if r.payload != r.value {
 		n += r.payload.size()
@@ -131,7 +136,7 @@ func (b *Batch) cost(r *record) int {
 	for _, h := range b.headers[r.hdrs[0]:r.hdrs[1]] {
 		n += len(h.key) + h.value.size()
 	}
-	return n + rowHeaderCost*len(b.builder.row.entries)
+	return n
 }
 
 // Mark notes that lsn may be confirmed when all records added so far are settled. Only the last mark counts: a batch

@@ -249,8 +249,8 @@ type client struct {
 	pass   func(*kgo.Record, error)
 }
 
-func newClient(opts []kgo.Opt, batch kgo.Opt) (*client, error) {
-	cl, err := kgo.NewClient(append(opts[:len(opts):len(opts)], batch)...)
+func newClient(opts []kgo.Opt, own ...kgo.Opt) (*client, error) {
+	cl, err := kgo.NewClient(append(opts[:len(opts):len(opts)], own...)...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}

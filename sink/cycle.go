@@ -9,17 +9,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// task is what a call of publish has not settled, beside what is with the client.
+type task struct {
+	batch   *Batch
+	ready   run      // not sent yet
+	waiting []*group // of topics that cannot be written to; resolved last
+	groups  []*group // being resolved
+}
+
 // publish sends runs of records, each a cycle of its own: a record too large for its topic's batches is a run alone.
-func (p *Idempotent) publish(ctx context.Context, b *Batch, recs []*kgo.Record) error {
-	all := run{recs: recs}
+func (p *Idempotent) publish(ctx context.Context, b *Batch, all run) error {
 	waiting, ready, err := p.missing(ctx, b, all)
 	if err != nil {
 		return err
 	}
-	for !ready.empty() {
-		large, n := p.piece(ready.recs)
-		now, rest := ready.split(n)
-		ready = rest
+	t := &p.task
+	*t = task{batch: b, ready: ready, waiting: waiting}
+	for !t.ready.empty() {
+		large, n := p.piece(t.ready.recs)
+		now, rest := t.ready.split(n)
+		t.ready = rest
 		failed, err := p.attempt(ctx, b.flight, large, now.recs)
 		if err != nil && !b.Settled() {
 			return err
@@ -37,13 +46,14 @@ func (p *Idempotent) publish(ctx context.Context, b *Batch, recs []*kgo.Record) 
 			p.failed(ctx, g, len(g.items))
 		}
 		// What failed here is resolved before anything behind it is sent.
-		if ready.empty() {
-			groups, waiting = append(groups, waiting...), nil
+		if t.ready.empty() {
+			groups, t.waiting = append(groups, t.waiting...), nil
 		}
 		if err := p.resolve(ctx, b, groups); err != nil {
 			return err
 		}
 	}
+	waiting, t.waiting = t.waiting, nil
 	return p.resolve(ctx, b, waiting)
 }
 
@@ -224,6 +234,7 @@ func (p *Idempotent) wait(ctx context.Context, f *flight, c *client, done <-chan
 				}
 				p.blocked.set(topic, p.cfg.cause(topic, why), now)
 			})
+			p.isolate(f)
 			if !refused.IsZero() && now.Sub(refused) >= p.patience {
 				p.cutOff(f, c, done)
 				return p.refusedFor(last)

@@ -119,3 +119,17 @@ func (f *flight) unanswered(fn func(topic string, n int)) {
 		fn(w.topic, w.n)
 	}
 }
+
+// unsettled adds the topics that have records without an answer, or with a bad one.
+func (f *flight) unsettled(topics map[string]bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.waiting {
+		if w.n > 0 {
+			topics[w.topic] = true
+		}
+	}
+	for _, fail := range f.failed {
+		topics[fail.rec.Topic] = true
+	}
+}

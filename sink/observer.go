@@ -2,10 +2,12 @@ package sink
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 )
 
-// Observer learns what became of records. Its methods are called from the publisher's goroutine and must not block.
+// Observer learns what became of records. Its methods are called from the publisher's goroutine, with Lanes
+// from each lane's, and must not block.
 type Observer interface {
 	// Published says that n records of one cycle are acknowledged in topic; oldest is the earliest commit time of them.
 	Published(topic string, n int, oldest time.Time)
@@ -82,4 +84,50 @@ func (b *blocked) keep(still func(topic string) bool) {
 		b.observer.Blocked(topic, "")
 		b.log.Info("topic is no longer blocked", "topic", topic, "waited", time.Since(s.since).Round(time.Millisecond))
 	}
+}
+
+// voices joins what several lanes say about topics: one that is blocked in any of them is blocked. The rest of an
+// Observer passes through.
+type voices struct {
+	out Observer
+
+	mu     sync.Mutex
+	causes map[string]map[*voice]string // by topic
+}
+
+// voice is the Observer of one lane.
+type voice struct {
+	Observer
+	all *voices
+}
+
+func (vs *voices) one() *voice { return &voice{Observer: vs.out, all: vs} }
+
+// Blocked implements Observer.
+func (v *voice) Blocked(topic, cause string) {
+	vs := v.all
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	said := vs.causes[topic]
+	if cause == "" {
+		delete(said, v)
+		for _, other := range said {
+			cause = other
+			break
+		}
+		if cause == "" {
+			delete(vs.causes, topic)
+		}
+		vs.out.Blocked(topic, cause)
+		return
+	}
+	if said == nil {
+		said = make(map[*voice]string)
+		if vs.causes == nil {
+			vs.causes = make(map[string]map[*voice]string)
+		}
+		vs.causes[topic] = said
+	}
+	said[v] = cause
+	vs.out.Blocked(topic, cause)
 }

@@ -32,6 +32,13 @@ type PublisherConfig struct {
 	Kafka    KafkaConfig
 	Beat     func() // called at least every 500 ms while the publisher waits; nil: nobody watches
 	Observer Observer
+
+	// Isolate keeps a topic that cannot be written to from holding up the others, see Lanes.
+	Isolate bool
+	// LaneBeat is called while records wait in lanes, as long as every lane moves; nil: nobody watches.
+	LaneBeat func()
+	// Heard returns nil when a cycle may begin that no Publish waits for; nil: always.
+	Heard func(context.Context) error
 }
 
 // Idempotent publishes batches at least once, in cycles: produce everything, flush, look at every promise, resolve what
@@ -68,6 +75,14 @@ type Idempotent struct {
 
 	tally []tally // scratch of observe
 
+	// task is what is being written. It is kept for isolate.
+	task task
+	// sick is told which topics have records with this publisher that are not settled, whenever some of them cannot be
+	// written now. What it gives no more to do is taken out of task. nil: all wait together.
+	sick func(open map[string]bool)
+	// gate must return nil before something is tried again; nil: nobody asks.
+	gate func(context.Context) error
+
 	// Fixed but in tests.
 	slow, abort            time.Duration
 	backoffMin, backoffMax time.Duration
@@ -88,8 +103,7 @@ func NewIdempotent(_ context.Context, cfg PublisherConfig, log *slog.Logger) (*I
 	p := &Idempotent{
 		cfg:        cfg.Kafka,
 		log:        log,
-		observer:   cfg.Observer,
-		beat:       cfg.Beat,
+		opts:       append(opts, kgo.WithLogger(&kafkaLog{log: log})),
 		losses:     make(chan struct{}, 1000),
 		slow:       slowAfter,
 		abort:      abortPatience,
@@ -97,23 +111,7 @@ func NewIdempotent(_ context.Context, cfg PublisherConfig, log *slog.Logger) (*I
 		backoffMax: 5 * time.Second,
 		patience:   authPatience,
 	}
-	if p.observer == nil {
-		p.observer = nobody{}
-	}
-	if p.beat == nil {
-		p.beat = func() {}
-	}
-	p.blocked = blocked{observer: p.observer, log: log}
-	p.opts = append(opts,
-		kgo.WithLogger(&kafkaLog{log: log}),
-		kgo.WithHooks(&p.conns),
-		kgo.ProducerOnDataLossDetected(func(string, int32) {
-			select {
-			case p.losses <- struct{}{}:
-			default:
-			}
-		}),
-	)
+	p.tell(cfg.Observer, cfg.Beat)
 	if _, err := p.client(false); err != nil { // the options kgo itself refuses
 		return nil, err
 	}
@@ -124,6 +122,45 @@ func NewIdempotent(_ context.Context, cfg PublisherConfig, log *slog.Logger) (*I
 	return p, nil
 }
 
+// tell sets who hears of records and of the publisher's moves; nil is nobody.
+func (p *Idempotent) tell(observer Observer, beat func()) {
+	if observer == nil {
+		observer = nobody{}
+	}
+	if beat == nil {
+		beat = func() {}
+	}
+	p.observer, p.beat = observer, beat
+	p.blocked = blocked{observer: observer, log: p.log}
+}
+
+// sibling makes another publisher of the same configuration, with clients of its own.
+func (p *Idempotent) sibling(observer Observer, beat func()) *Idempotent {
+	s := &Idempotent{
+		cfg:        p.cfg,
+		log:        p.log,
+		opts:       p.opts,
+		losses:     make(chan struct{}, cap(p.losses)),
+		tick:       time.NewTicker(beatEvery),
+		slow:       p.slow,
+		abort:      p.abort,
+		backoffMin: p.backoffMin,
+		backoffMax: p.backoffMax,
+		patience:   p.patience,
+	}
+	s.limits.learn(&p.limits)
+	s.tell(observer, beat)
+	return s
+}
+
+// lost counts a producer state that the broker has lost.
+func (p *Idempotent) lost(string, int32) {
+	select {
+	case p.losses <- struct{}{}:
+	default:
+	}
+}
+
 // client returns the main or the large client and makes it if there is none.
 func (p *Idempotent) client(large bool) (*client, error) {
 	at, batch := &p.main, kgo.ProducerBatchMaxBytesFn(p.limits.of)
@@ -131,7 +168,7 @@ func (p *Idempotent) client(large bool) (*client, error) {
 		at, batch = &p.large, kgo.ProducerBatchMaxBytes(maxRequest)
 	}
 	if *at == nil {
-		c, err := newClient(p.opts, batch)
+		c, err := newClient(p.opts, batch, kgo.WithHooks(&p.conns), kgo.ProducerOnDataLossDetected(p.lost))
 		if err != nil {
 			return nil, err
 		}
@@ -224,11 +261,16 @@ func (p *Idempotent) await(ctx context.Context, patience time.Duration, fn func(
 // error when ctx ends, when the brokers refuse our login for a minute, or for a bug; then records may or may not have
 // been written, and b.Settled says whether the batch may be reused or must be dropped.
 func (p *Idempotent) Publish(ctx context.Context, b *Batch) error {
+	if b.Len() == 0 && ctx.Err() == nil {
+		return nil
+	}
+	return p.publishPart(ctx, b, run{recs: b.seal()})
+}
+
+// publishPart is Publish for some of the records of a batch, which is sealed.
+func (p *Idempotent) publishPart(ctx context.Context, b *Batch, part run) error {
 	if err := ctx.Err(); err != nil {
 		return p.ended(ctx)
-	}
-	if b.Len() == 0 {
-		return nil
 	}
 	if err := p.Settle(ctx); err != nil {
 		return err
@@ -237,7 +279,8 @@ func (p *Idempotent) Publish(ctx context.Context, b *Batch) error {
 		b.flight = newFlight(b)
 	}
 	p.refused = time.Time{}
-	if err := p.publish(ctx, b, b.seal()); err != nil {
+	defer func() { p.task = task{} }()
+	if err := p.publish(ctx, b, part); err != nil {
 		return err
 	}
 	p.blocked.keep(nil)

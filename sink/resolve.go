@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -96,7 +97,9 @@ func (p *Idempotent) sort(b *Batch, r run, failed []failure) (acked run, groups 
 
 // resolve returns nil when every item of every group is acknowledged.
 func (p *Idempotent) resolve(ctx context.Context, b *Batch, groups []*group) error {
+	defer func() { p.task.groups = nil }()
 	for len(groups) > 0 {
+		p.task.groups = groups
 		if ctx.Err() != nil {
 			return p.ended(ctx)
 		}
@@ -126,6 +129,7 @@ func (p *Idempotent) resolve(ctx context.Context, b *Batch, groups []*group) err
 			}
 		}
 		groups = open
+		p.task.groups = groups
 		p.blocked.keep(func(topic string) bool {
 			for _, g := range groups {
 				if g.waitsOn == topic {
@@ -136,6 +140,9 @@ func (p *Idempotent) resolve(ctx context.Context, b *Batch, groups []*group) err
 		})
 		if len(groups) > 0 && !p.refused.IsZero() && time.Since(p.refused) >= p.patience {
 			return p.refusedFor(groups[0].err)
+		}
+		if slices.ContainsFunc(groups, func(g *group) bool { return g.waitsOn != "" }) {
+			p.isolate(nil)
 		}
 		if err := p.rest(ctx, groups); err != nil {
 			return err
@@ -196,6 +203,11 @@ func (p *Idempotent) oversizedItem(it *item) bool {
 
 // try sends one chunk of each group in one cycle.
 func (p *Idempotent) try(ctx context.Context, b *Batch, groups []*group) error {
+	if p.gate != nil {
+		if err := p.gate(ctx); err != nil {
+			return err
+		}
+	}
 	var (
 		recs   []*kgo.Record
 		chunks = make([][]item, len(groups))

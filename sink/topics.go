@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"sync"
 
@@ -48,6 +49,13 @@ func (l *limits) forget(topic string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.topics, topic)
+}
+
+// learn takes over what another one knows. A client never hears of later changes, so each has limits of its own.
+func (l *limits) learn(from *limits) {
+	from.mu.RLock()
+	defer from.mu.RUnlock()
+	l.topics = maps.Clone(from.topics)
 }
 
 // ensure sees to it that a topic exists and that its limit is known, and creates it where that is wanted. A topic is
