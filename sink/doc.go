@@ -68,10 +68,15 @@
 //     Publish has returned.
 //   - Topics are created on purpose or not at all.
 //
+// # Lanes
+//
+// [Lanes] keeps a topic that cannot be written to from holding up the others: it is an Idempotent for all topics, and one
+// more for those that are sick. lanes.go has the rules, isolate.go what leaves a cycle that is stuck.
+//
 // # Goroutines
 //
 // The record side starts none. Builder and Add belong to the reader goroutine; seal and the dead letter methods belong
-// to the publisher, which owns a batch from the hand-over to Reset. All methods of Idempotent belong to the publisher's
-// goroutine; it hands single calls that block to goroutines of their own, to go on beating, and waits for them. Promises
+// to the publisher, which owns a batch from the hand-over to Reset. All methods of Idempotent belong to one
+// goroutine, with Lanes that of its lane; it hands single calls that block to goroutines of their own, to go on beating, and waits for them. Promises
 // and hooks run in goroutines of kgo: they touch only flight, connections, limits and kafkaLog, each behind its mutex.
 package sink

@@ -20,7 +20,7 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(fmt.Sprintf("records=%d", n), func(b *testing.B) {
 			c := fakeCluster(b, kfake.SeedTopics(6, "a"), kfake.BlackholeProduce())
 			log := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			p, err := NewIdempotent(context.Background(), PublisherConfig{Kafka: KafkaConfig{Brokers: c.ListenAddrs(), DLQTopic: testDLQ}}, log)
+			p, err := NewLanes(context.Background(), PublisherConfig{Kafka: KafkaConfig{Brokers: c.ListenAddrs(), DLQTopic: testDLQ}, Isolate: true}, log)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func BenchmarkPublish(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				if err := p.Publish(context.Background(), batch); err != nil {
+				if _, err := p.Publish(context.Background(), batch); err != nil {
 					b.Fatal(err)
 				}
 			}

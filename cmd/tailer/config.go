@@ -146,7 +146,9 @@ type DeliveryConfig struct {
 	Mode         string
 	BatchRecords int
 	BatchBytes   ByteSize
-	DrainTimeout time.Duration
+	// IsolationBytes bounds what is handed over and not confirmed while a topic is sick; 0: no topic is isolated.
+	IsolationBytes ByteSize
+	DrainTimeout   time.Duration
 }
 
 // HTTPConfig is off when Listen is empty.

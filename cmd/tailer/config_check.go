@@ -269,6 +269,9 @@ func (l *loader) checkDelivery() {
 	if c.BatchBytes < 4<<10 || c.BatchBytes > 1<<30 {
 		l.problem("delivery.batch_bytes", "delivery.batch_bytes wants 4KiB to 1GiB, not %d", c.BatchBytes)
 	}
+	if c.IsolationBytes != 0 && (c.IsolationBytes < 64<<10 || c.IsolationBytes > 64<<30) {
+		l.problem("delivery.isolation_bytes", "delivery.isolation_bytes wants 0 or 64KiB to 64GiB, not %d", c.IsolationBytes)
+	}
 	if c.DrainTimeout < 100*time.Millisecond || c.DrainTimeout > time.Hour {
 		l.problem("delivery.drain_timeout", "delivery.drain_timeout wants 100ms to 1h, not %s", c.DrainTimeout)
 	}

@@ -147,6 +147,7 @@ func TestConfigErrors(t *testing.T) {
 		// Delivery and HTTP.
 		{name: "batch_records", yaml: "delivery:\n  batch_records: 0\n", want: []string{"tailer.yaml:5: delivery.batch_records wants 1 to 1000000, not 0"}},
 		{name: "batch_bytes", yaml: "delivery:\n  batch_bytes: 1KiB\n", want: []string{"tailer.yaml:5: delivery.batch_bytes wants 4KiB to 1GiB, not 1024"}},
+		{name: "isolation_bytes", yaml: "delivery:\n  isolation_bytes: 1KiB\n", want: []string{"tailer.yaml:5: delivery.isolation_bytes wants 0 or 64KiB to 64GiB, not 1024"}},
 		{name: "drain_timeout", yaml: "delivery:\n  drain_timeout: 0s\n", want: []string{"tailer.yaml:5: delivery.drain_timeout wants 100ms to 1h, not 0s"}},
 		{name: "listen", yaml: "http:\n  listen: '9479'\n", want: []string{`tailer.yaml:5: http.listen: "9479" is not host:port`}},
 		{name: "listen port", yaml: "http:\n  listen: ':70000'\n", want: []string{`tailer.yaml:5: http.listen: ":70000" is not host:port`}},

@@ -185,6 +185,8 @@ var configKeys = []key{
 		doc: "Most records in one cycle, 1 to 1000000."},
 	{path: "delivery.batch_bytes", def: "8MiB", field: func(c *Config) any { return &c.Delivery.BatchBytes },
 		doc: "Most bytes in one cycle, 4KiB to 1GiB; two are in memory."},
+	{path: "delivery.isolation_bytes", def: "64MiB", field: func(c *Config) any { return &c.Delivery.IsolationBytes },
+		doc: "How far the other topics go on while one cannot be written to: most bytes, 512 more for each record, from the oldest event that waits to the newest that was read. It bounds the memory that waits and what a crash then repeats. 0: all topics wait for it; else 64KiB to 64GiB."},
 	{path: "delivery.drain_timeout", def: "8s", field: func(c *Config) any { return &c.Delivery.DrainTimeout },
 		doc: "How long a stop waits for what is in flight, 100ms to 1h."},
 

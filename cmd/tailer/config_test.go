@@ -69,7 +69,7 @@ func TestConfigDefaults(t *testing.T) {
 		{"on_missing", cfg.Schema.OnMissing, "dlq"},
 		{"on_invalid", cfg.Schema.OnInvalid, "dlq"},
 		{"dlq", cfg.DLQ.Topic, "tailer.dlq"},
-		{"delivery", cfg.Delivery, DeliveryConfig{"at_least_once", 10000, 8 << 20, 8 * time.Second}},
+		{"delivery", cfg.Delivery, DeliveryConfig{"at_least_once", 10000, 8 << 20, 64 << 20, 8 * time.Second}},
 		{"listen", cfg.HTTP.Listen, "127.0.0.1:9479"},
 		{"log", cfg.Log, LogConfig{"info", "auto"}},
 	} {

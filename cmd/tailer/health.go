@@ -15,10 +15,13 @@ type loop int
 const (
 	loopReader loop = iota
 	loopPublisher
-	loops // how many there are
+	loopLanes // all that publish what waits for sick topics; they beat as one
+	loops     // how many there are
 )
 
-func (l loop) String() string { return [...]string{"reader", "publisher"}[l] }
+func (l loop) String() string {
+	return [...]string{"reader", "publisher", "publisher of a sick topic"}[l]
+}
 
 // health answers two questions that must not be mixed: is a loop wedged, so
 // that only a restart helps (healthz), and do events flow, or would they at

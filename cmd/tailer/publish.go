@@ -49,7 +49,7 @@ func (s *session) publishLoop(life, late context.Context) error {
 		b.Number = s.window.next()
 		outcome := sink.Done
 		if b.Len() > 0 {
-			if err := s.heard(either); err != nil {
+			if err := s.heard(either, func() { s.health.Beat(loopPublisher) }); err != nil {
 				return err
 			}
 			s.metrics.SetInflight(s.window.pinned() + b.Bytes())
@@ -61,6 +61,9 @@ func (s *session) publishLoop(life, late context.Context) error {
 			s.window.passed(b.Weight())
 			s.confirm(late, ticket, b.Len() > 0)
 		} else {
+			if s.window.empty() {
+				s.health.Start(loopLanes)
+			}
 			s.window.left(ticket, b.Weight())
 		}
 		s.metrics.SetInflight(s.window.pinned())
@@ -81,10 +84,13 @@ func (s *session) next(life, late context.Context) (*sink.Batch, error) {
 	}
 	var tick *time.Ticker // made only where there is something to wait for
 	var ticks <-chan time.Time
-	for {
+	for full := false; ; {
 		offered := s.hand.offered
 		if s.window.full() {
-			offered = nil
+			if offered = nil; !full {
+				full = true
+				s.log.Warn("so much waits for sick topics that the others wait too", "isolation_bytes", s.window.limit)
+			}
 		}
 		if tick == nil {
 			select {
@@ -143,6 +149,9 @@ func (s *session) settle(late context.Context, l sink.Late) error {
 		}
 	}
 	s.metrics.SetInflight(s.window.pinned())
+	if s.window.empty() {
+		s.health.Stop(loopLanes)
+	}
 	return l.Err
 }
 
@@ -164,16 +173,22 @@ func (s *session) confirm(late context.Context, t checkpoint.Ticket, events bool
 // It does not wait for ever: a reader that is held back by this very publisher
 // hears nothing, and where the slot cannot be watched nobody else tells. A new
 // session knows.
-func (s *session) heard(ctx context.Context) error {
+func (s *session) heard(ctx context.Context, beat func()) error {
 	const look = 10 * time.Millisecond
 	limit := 2 * s.stream.Interval()
 	for began := time.Now(); time.Since(s.stream.Heard()) > limit && s.owned.since() > limit; {
 		if time.Since(began) > heardPatience {
 			return lost(fmt.Errorf("nothing tells that it is still this session's: the server was not heard for %v", time.Since(s.stream.Heard()).Round(time.Millisecond)))
 		}
-		if err := sleep(ctx, look, func() { s.health.Beat(loopPublisher) }); err != nil {
+		if err := sleep(ctx, look, beat); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mayBegin is the same for a cycle that no Publish waits for: records of sick
+// topics have cycles of their own. These end before the next session begins.
+func (r *relay) mayBegin(ctx context.Context) error {
+	return r.current.Load().heard(ctx, func() {})
 }

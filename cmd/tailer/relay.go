@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -47,7 +48,8 @@ type relay struct {
 	facts     facts
 	streamed  bool // there was a session
 	drain     time.Duration
-	isolation int // bytes that may wait for sick topics
+	isolation int                     // bound of a session's window
+	current   atomic.Pointer[session] // whose cycles are running
 	health    *health
 	metrics   *metrics
 	log       *slog.Logger
@@ -228,6 +230,7 @@ func (s *session) run(shutdown context.Context) error {
 	watch, unwatch := context.WithCancel(life)
 	defer unwatch()
 
+	s.current.Store(s)
 	r := s.reader()
 	reading := withEither(life, late)
 	s.encoder.ctx = reading // a look-up must not outlast the drain
@@ -240,6 +243,7 @@ func (s *session) run(shutdown context.Context) error {
 	group.Go(func() error {
 		defer unwatch()
 		defer s.health.Stop(loopPublisher)
+		defer s.health.Stop(loopLanes)
 		return s.publishLoop(life, late)
 	})
 	group.Go(func() error { return s.monitor(watch) })
@@ -283,8 +287,11 @@ func runRelay(ctx context.Context, cfg *Config, log *slog.Logger) error {
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
+	var r *relay
 	pub, err := sink.NewLanes(ctx, sink.PublisherConfig{
 		Kafka: kafkaConfig(cfg, tlsConfig), Observer: m, Beat: func() { h.Beat(loopPublisher) },
+		Isolate: cfg.Delivery.IsolationBytes > 0, LaneBeat: func() { h.Beat(loopLanes) },
+		Heard: func(ctx context.Context) error { return r.mayBegin(ctx) },
 	}, log)
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}
@@ -298,7 +305,7 @@ func runRelay(ctx context.Context, cfg *Config, log *slog.Logger) error {
 	}()
 	stream := streamConfig(cfg)
 	stream.Alive, stream.Warn = h.Alive, warnOnce(log)
-	r := &relay{stream: stream, law: newGapLaw(cfg, log), mapping: mapping(cfg), builder: builder, encoder: enc, publisher: pub,
-		drain: cfg.Delivery.DrainTimeout, health: h, metrics: m, log: log}
+	r = &relay{stream: stream, law: newGapLaw(cfg, log), mapping: mapping(cfg), builder: builder, encoder: enc, publisher: pub,
+		drain: cfg.Delivery.DrainTimeout, isolation: int(cfg.Delivery.IsolationBytes), health: h, metrics: m, log: log}
 	return r.run(ctx)
 }

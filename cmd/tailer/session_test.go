@@ -93,7 +93,7 @@ func TestUnheardSessionEnds(t *testing.T) {
 		s := p.newSession(t, &encoder{})
 		s.stream = deaf{p}
 		began := time.Now()
-		err := s.heard(t.Context())
+		err := s.heard(t.Context(), func() {})
 		if err == nil {
 			t.Fatal("a cycle may begin")
 		}
@@ -108,7 +108,7 @@ func TestUnheardSessionEnds(t *testing.T) {
 			time.Sleep(monitorEvery)
 			s.owned.seen(time.Now())
 		}()
-		if err := s.heard(t.Context()); err != nil {
+		if err := s.heard(t.Context(), func() {}); err != nil {
 			t.Error(err)
 		}
 	})
