@@ -63,7 +63,11 @@ func (r *Record) first(names ...string) string {
 	return ""
 }
 
-func (r *Record) where() string { return fmt.Sprintf("%s/%d@%d", r.Topic, r.Partition, r.Offset) }
+func (r *Record) where() string { return where(Partition{r.Topic, r.Partition}, r.Offset) }
+
+func where(p Partition, offset int64) string {
+	return fmt.Sprintf("%s/%d@%d", p.Topic, p.Number, offset)
+}
 
 // Consumer reads topics from their beginning and keeps every record. It has
 // nothing in common with the relay but the broker.
@@ -167,6 +171,16 @@ func (c *Consumer) Records() []Record {
 	return slices.Clip(c.records)
 }
 
+// Take returns the records read since the last Take, and forgets them: what a
+// run of hours cannot keep.
+func (c *Consumer) Take() []Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.records
+	c.records, c.ids = nil, map[string]struct{}{}
+	return taken
+}
+
 // Len is how many records were read so far.
 func (c *Consumer) Len() int {
 	c.mu.Lock()
@@ -231,12 +245,7 @@ func (c *Consumer) wait(limit time.Duration, missing func() string) {
 // CatchUp reads up to where the partitions end now and returns all records.
 func (c *Consumer) CatchUp(limit time.Duration) []Record {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	ends, err := endOffsets(ctx, kadm.NewClient(c.client), c.topics)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	ends := c.ends(limit)
 	c.wait(limit, func() string {
 		for p, end := range ends {
 			if c.next[p] < end {
@@ -246,6 +255,24 @@ func (c *Consumer) CatchUp(limit time.Duration) []Record {
 		return ""
 	})
 	return c.Records()
+}
+
+// ends asks where the partitions end, as often as a leader that moves demands.
+func (c *Consumer) ends(limit time.Duration) Offsets {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for {
+		ends, err := endOffsets(ctx, kadm.NewClient(c.client), c.topics)
+		if err == nil {
+			return ends
+		}
+		select {
+		case <-ctx.Done():
+			c.t.Fatal(err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // ReadAll reads topics from beginning to end.

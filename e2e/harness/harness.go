@@ -32,6 +32,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,6 +44,11 @@ var build = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("TAILER_E2E_BINARY"); path != "" {
 		return filepath.Abs(path)
 	}
+	return Build()
+})
+
+// Build builds a tailer with the build tags, for as long as this process lasts.
+func Build(tags ...string) (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
 		return "", errors.New("the source of the harness is not known")
@@ -54,13 +60,13 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(run.Dir, "tailer")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/tailer")
+	cmd := exec.Command("go", "build", "-tags", strings.Join(tags, ","), "-o", path, "./cmd/tailer")
 	cmd.Dir = filepath.Join(filepath.Dir(file), "..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build tailer: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // Binary is the plain tailer, built once a test process; $TAILER_E2E_BINARY
 // names one that is built already.

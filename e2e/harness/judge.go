@@ -1,13 +1,13 @@
 package harness
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 )
@@ -37,89 +37,7 @@ type Report struct {
 // partitions; dlq names the dead letter topic, whose records count as outcome
 // of their event, out of the order of their key.
 func Judge(committed []Event, records []Record, dlq string) Report {
-	rep := Report{Committed: len(committed)}
-	truth := make(map[string]*Event, len(committed))
-	for i := range committed {
-		truth[committed[i].ID] = &committed[i]
-	}
-	type place struct{ topic, key string }
-	type last struct {
-		n   int64
-		seq string
-		rec *Record
-	}
-	first := make(map[string]*Record, len(committed))
-	newest := map[place]last{}
-	for i := range records {
-		rec := &records[i]
-		id := rec.ID()
-		ev := truth[id]
-		switch {
-		case id == "":
-			rep.problem("%s has no id", rec.where())
-			continue
-		case ev == nil:
-			rep.problem("%s is event %s, which was never committed", rec.where(), id)
-			continue
-		}
-		if string(rec.Key) != ev.Key {
-			rep.problem("%s is event %s with key %q, committed with %q", rec.where(), id, rec.Key, ev.Key)
-		}
-		if earlier := first[id]; earlier != nil {
-			rep.Duplicates++
-			if what := difference(earlier, rec); what != "" {
-				rep.problem("%s repeats event %s of %s with another %s", rec.where(), id, earlier.where(), what)
-			}
-			continue
-		}
-		first[id] = rec
-		if rec.Topic == dlq {
-			rep.Dead++
-			continue
-		}
-		rep.Delivered++
-		p := place{rec.Topic, ev.Key}
-		before, seen := newest[p]
-		if seen && ev.N < before.n {
-			rep.problem("order of key %q: %s is its event %d, after %d at %s", ev.Key, rec.where(), ev.N, before.n, before.rec.where())
-			continue
-		}
-		if seen && rec.Sequence() <= before.seq && rec.Sequence() != "" {
-			rep.problem("order of key %q: sequence %s of %s is not above %s of %s", ev.Key, rec.Sequence(), rec.where(), before.seq, before.rec.where())
-		}
-		newest[p] = last{ev.N, rec.Sequence(), rec}
-	}
-	for i := range committed {
-		if ev := &committed[i]; first[ev.ID] == nil {
-			rep.problem("event %s was lost: key %q, its event %d", ev.ID, ev.Key, ev.N)
-		}
-	}
-	return rep
-}
-
-// difference names what two records of one event do not share; empty for an
-// honest repeat.
-func difference(a, b *Record) string {
-	switch {
-	case a.Topic != b.Topic || a.Partition != b.Partition:
-		return "partition"
-	case a.Sequence() != b.Sequence():
-		return "sequence"
-	case !bytes.Equal(a.Key, b.Key) || (a.Key == nil) != (b.Key == nil):
-		return "key"
-	case !bytes.Equal(a.Value, b.Value) || (a.Value == nil) != (b.Value == nil):
-		return "value"
-	case !a.Timestamp.Equal(b.Timestamp):
-		return "timestamp"
-	case len(a.Headers) != len(b.Headers):
-		return "number of headers"
-	}
-	for i := range a.Headers {
-		if a.Headers[i].Key != b.Headers[i].Key || !bytes.Equal(a.Headers[i].Value, b.Headers[i].Value) {
-			return "header " + b.Headers[i].Key
-		}
-	}
-	return ""
+	return NewAccount(dlq).Post(committed, records).Report
 }
 
 // problem notes a finding; a broken relay makes them by the thousand.
@@ -159,6 +77,7 @@ func (r Report) AssertExact(t testing.TB) { t.Helper(); r.AssertAtLeastOnce(t, 0
 // Sample is one look at what a slot has confirmed, and then at where Kafka's
 // partitions ended: End was read after Confirmed.
 type Sample struct {
+	At                          time.Time // when Confirmed was read
 	Confirmed, Restart, Current pglogrepl.LSN
 	End                         Offsets
 }

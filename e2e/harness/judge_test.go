@@ -163,3 +163,28 @@ func TestCommitLSN(t *testing.T) {
 		t.Errorf("got %v, %v", lsn, err)
 	}
 }
+
+// A history in parts is judged as one that is whole: what an earlier part had is
+// neither lost nor unknown in a later one, and a key's order goes on.
+func TestAccountInParts(t *testing.T) {
+	events, records := history()
+	a := NewAccount("dlq")
+	if part := a.Post(events[:4], records[:4]); len(part.Problems) > 0 || len(part.First) != 4 || len(part.Repeats) > 0 {
+		t.Errorf("first part: %v", part.Report)
+	}
+	late := records[0]
+	late.Offset = 3
+	part := a.Post(events[4:], append(records[4:6:6], late))
+	if len(part.Problems) > 0 || part.Delivered != 2 || part.Duplicates != 1 || len(part.Repeats) != 1 || part.Repeats[0].Offset != 0 {
+		t.Errorf("second part: %v, repeats %v", part.Report, part.Repeats)
+	}
+	late.Value = []byte("x")
+	if part := a.Post(nil, []Record{late}); len(part.Problems) != 1 || !strings.Contains(part.Problems[0], "another value") {
+		t.Errorf("a repeat with other bytes: %v", part.Report)
+	}
+	before := records[0]
+	setHeader(&before, "ce_id", "a0")
+	if part := a.Post([]Event{{ID: "a0", Key: "a", N: 0}}, []Record{before}); len(part.Problems) != 1 || !strings.Contains(part.Problems[0], "order of key") {
+		t.Errorf("an event that comes after its successor: %v", part.Report)
+	}
+}

@@ -22,6 +22,7 @@ type LedgerOptions struct {
 	Keys        int
 	NoSlot      bool // leave the slot to the test
 	Partitions  int  // of the topics that the relay creates; default 3
+	Partitioned bool // the table is a partitioned one: by its column part, 0 at first
 }
 
 // Ledger is an outbox table whose rows carry, beside their id, their number
@@ -58,9 +59,18 @@ func NewLedger(t testing.TB, pg *postgres.Server, opt LedgerOptions) *Ledger {
 		opt.Partitions = 3
 	}
 	l := &Ledger{pg: pg, opt: opt}
+	const columns = `aggregate_id text, type text NOT NULL, payload jsonb, headers jsonb,
+		occurred_at timestamptz DEFAULT clock_timestamp(), sent_at timestamptz`
+	table := []string{`CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), ` + columns + `)`}
+	if opt.Partitioned {
+		table = []string{
+			`CREATE TABLE outbox (id uuid DEFAULT gen_random_uuid(), ` + columns + `, part int NOT NULL DEFAULT 0,
+				PRIMARY KEY (id, part)) PARTITION BY LIST (part)`,
+			`CREATE TABLE outbox_0 PARTITION OF outbox FOR VALUES IN (0)`,
+		}
+	}
+	pg.ExecIn(t, opt.Database, table...)
 	pg.ExecIn(t, opt.Database,
-		`CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_id text, type text NOT NULL,
-			payload jsonb, headers jsonb, occurred_at timestamptz DEFAULT clock_timestamp(), sent_at timestamptz)`,
 		`CREATE TABLE counter (key text PRIMARY KEY, n bigint NOT NULL DEFAULT 0)`,
 		fmt.Sprintf(`INSERT INTO counter (key) SELECT 'key-' || g FROM generate_series(0, %d) g`, opt.Keys-1),
 		fmt.Sprintf(`CREATE PUBLICATION %s FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`, pgx.Identifier{opt.Publication}.Sanitize()),

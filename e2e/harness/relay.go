@@ -17,9 +17,11 @@ import (
 
 // RelayOptions describe a running relay.
 type RelayOptions struct {
-	Config Config   // http.listen becomes a free port and log.format json unless set
-	Env    []string // on top of the environment
-	Args   []string // after "run --config FILE"
+	Config Config    // http.listen becomes a free port and log.format json unless set
+	Env    []string  // on top of the environment
+	Args   []string  // after "run --config FILE"
+	Binary string    // instead of Binary's: see Build
+	Log    io.Writer // gets the log, too; never called by two goroutines at once
 }
 
 // Relay is a process of "tailer run".
@@ -27,6 +29,7 @@ type Relay struct {
 	t    testing.TB
 	cmd  *exec.Cmd
 	run  *host.Run
+	copy io.Writer     // nil: none
 	done chan struct{} // closed when the process has ended
 
 	mu   sync.Mutex
@@ -49,8 +52,11 @@ func StartRelay(t testing.TB, opt RelayOptions) *Relay {
 	if !config.has("log", "format") {
 		config = config.With("log.format", "json")
 	}
-	r := &Relay{t: t, run: run, done: make(chan struct{})}
-	r.cmd = exec.Command(Binary(t), append([]string{"run", "--config", config.write(t, run.Dir)}, opt.Args...)...)
+	r := &Relay{t: t, run: run, copy: opt.Log, done: make(chan struct{})}
+	if opt.Binary == "" {
+		opt.Binary = Binary(t)
+	}
+	r.cmd = exec.Command(opt.Binary, append([]string{"run", "--config", config.write(t, run.Dir)}, opt.Args...)...)
 	// A cache of its own: ports come again, and with them registries' addresses.
 	r.cmd.Env = append(append(environment(), "XDG_CACHE_HOME="+run.Dir), opt.Env...)
 	r.cmd.Dir = run.Dir
@@ -76,6 +82,9 @@ func (r *Relay) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log = append(r.log, p...)
+	if r.copy != nil {
+		return r.copy.Write(p)
+	}
 	return len(p), nil
 }
 
@@ -197,6 +206,18 @@ func (r *Relay) Stop() int {
 func (r *Relay) Kill() {
 	r.cmd.Process.Kill() // an error means that it has ended
 	<-r.done
+}
+
+// Drop kills the relay and forgets it, with its log and its folder: for runs of
+// thousands of them.
+func (r *Relay) Drop() {
+	r.Kill()
+	if err := r.run.Close(); err != nil {
+		r.t.Errorf("remove a relay's folder: %v", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = []byte(tail(string(r.log), 60))
 }
 
 // Pause freezes the process; Resume lets it go on.

@@ -168,6 +168,7 @@ func (s *Sampler) loop(ctx context.Context, dsn, slot string, ends Ends, topics 
 // look reads the slot's positions. A slot that is not there gives pgx.ErrNoRows.
 func look(ctx context.Context, conn *pgx.Conn, slot string) (s Sample, err error) {
 	var confirmed, restart, current string
+	s.At = time.Now()
 	err = conn.QueryRow(ctx, `SELECT coalesce(confirmed_flush_lsn, '0/0')::text, coalesce(restart_lsn, '0/0')::text, pg_current_wal_lsn()::text
 		FROM pg_replication_slots WHERE slot_name = $1`, slot).Scan(&confirmed, &restart, &current)
 	if err != nil {
@@ -185,6 +186,15 @@ func (s *Sampler) Samples() []Sample {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clip(s.samples)
+}
+
+// Take returns the samples since the last Take, and forgets all but the newest.
+func (s *Sampler) Take() []Sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.samples
+	s.samples = slices.Clone(taken[max(0, len(taken)-1):])
+	return taken
 }
 
 // Last is the newest sample; the zero value before the first.

@@ -29,6 +29,10 @@ type RealOptions struct {
 	Brokers  int               // 1 or 3; each is its own controller, too
 	Settings map[string]string // server.properties, over the defaults of this package
 	Fast     bool              // a larger heap and the optimising compiler: for benchmarks
+	// Front gives each broker a second listener, behind what it makes for a
+	// broker and the listener's address: it returns the address that clients
+	// are told who come through it. FrontAddrs has them. nil: none.
+	Front func(broker int, target string) (advertised string)
 }
 
 // Real is a cluster of Apache Kafka in KRaft mode.
@@ -45,6 +49,8 @@ type Broker struct {
 	java        []string // options of the virtual machine
 	run         *host.Run
 	port, voter *host.Port
+	front       *host.Port // nil: no second listener
+	advertised  string     // what clients of the second one are told
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd     // nil when it does not run
@@ -111,6 +117,12 @@ func StartReal(ctx context.Context, opt RealOptions) (r *Real, err error) {
 		if b.voter, err = host.NewPort(); err != nil {
 			return
 		}
+		if opt.Front != nil {
+			if b.front, err = host.NewPort(); err != nil {
+				return
+			}
+			b.advertised = opt.Front(id, fmt.Sprintf("127.0.0.1:%d", b.front.Number))
+		}
 		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", id, b.voter.Number))
 	}
 	var uuid [16]byte
@@ -148,6 +160,15 @@ func (r *Real) Addrs() []string {
 	return addrs
 }
 
+// FrontAddrs are the addresses of the brokers' second listeners.
+func (r *Real) FrontAddrs() []string {
+	addrs := make([]string, len(r.brokers))
+	for i, b := range r.brokers {
+		addrs[i] = b.advertised
+	}
+	return addrs
+}
+
 // Broker returns a broker by its node id, from 1.
 func (r *Real) Broker(id int) *Broker { return r.brokers[id-1] }
 
@@ -156,7 +177,7 @@ func (r *Real) Close() error {
 	var errs []error
 	for _, b := range r.brokers {
 		errs = append(errs, b.Kill())
-		for _, p := range []*host.Port{b.port, b.voter} {
+		for _, p := range []*host.Port{b.port, b.voter, b.front} {
 			if p != nil {
 				p.Release()
 			}
@@ -199,6 +220,11 @@ func (b *Broker) configure(voters string, brokers int, over map[string]string) e
 		"share.coordinator.state.topic.replication.factor": replicas,
 		"share.coordinator.state.topic.min.isr":            minimum,
 		"controlled.shutdown.enable":                       "true",
+	}
+	if b.front != nil {
+		settings["listeners"] += fmt.Sprintf(",FRONT://127.0.0.1:%d", b.front.Number)
+		settings["advertised.listeners"] = fmt.Sprintf("PLAINTEXT://%s,FRONT://%s", b.Addr(), b.advertised)
+		settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FRONT:PLAINTEXT"
 	}
 	maps.Copy(settings, over)
 	var text strings.Builder
@@ -279,6 +305,9 @@ func (b *Broker) wait(ctx context.Context, brokers int) error {
 		}
 	}
 }
+
+// Launch starts a stopped broker and does not wait for it.
+func (b *Broker) Launch() error { return b.launch() }
 
 // Start starts a stopped broker and waits until it serves.
 func (b *Broker) Start(ctx context.Context) error {
