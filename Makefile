@@ -14,7 +14,7 @@ COMPOSE := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
 # Only tests that start the built binary, servers, or both live below these;
 # they run one package after another, and without the race detector, which
 # sees nothing of another process.
-OUTSIDE := e2e/(relay|kafkareal|pgmatrix|kill|bench|demo|docs)
+OUTSIDE := e2e/(relay|kafkareal|pgmatrix|kill|bench|demo|docs|crash|chaos/run)
 INSIDE = $(shell $(GO) list ./... | grep -Ev '/$(OUTSIDE)(/|$$)')
 
 # The race detector needs a C compiler.
@@ -23,7 +23,7 @@ RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env C
 # Tests of other processes are never answered from Go's cache of results.
 E2E = TAILER_E2E_BINARY='$(CURDIR)/bin/tailer' $(GO) test -count=1 -p 1 -parallel 4
 
-.PHONY: help build test test-unit test-e2e test-kafka test-pg test-kill bench lint demo soak clean
+.PHONY: help build test test-unit test-e2e test-kafka test-pg test-kill test-chaos chaos bench lint demo soak clean
 
 help: ## what there is (the default)
 	@grep -E '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## /\1\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -52,6 +52,14 @@ test-pg: build ## end to end on PostgreSQL 14 to 18; PG="14 18" for some of them
 
 test-kill: build ## 200 rounds of kill -9 under load; ROUNDS=20 for fewer
 	TAILER_KILL_ROUNDS=$(or $(ROUNDS),200) $(E2E) -timeout 30m ./e2e/kill
+
+chaos: build ## everything breaks, by a seed; ROUNDS=20 or FOR=10m, SEED, FIRST, BROKER=fake|real, MODE=at_least_once|exactly_once
+	TAILER_CHAOS_ROUNDS='$(ROUNDS)' TAILER_CHAOS_FOR='$(FOR)' TAILER_CHAOS_SEED='$(SEED)' TAILER_CHAOS_FIRST='$(FIRST)' \
+	TAILER_CHAOS_BROKER='$(BROKER)' TAILER_CHAOS_MODE='$(MODE)' TAILER_CHAOS_LOGS='$(LOGS)' $(E2E) -v -timeout 0 ./e2e/chaos/run
+
+test-chaos: ## 5 minutes of it on kfake, 3 on a real Kafka; the last round of each is finished
+	$(MAKE) chaos FOR=5m BROKER=fake
+	$(MAKE) chaos FOR=3m BROKER=real
 
 bench: build ## speed: the hot paths, then a drain and latencies on real servers
 	$(GO) test -run '^$$' -bench . -benchmem ./decoder ./schema ./sink ./checkpoint ./replication

@@ -77,7 +77,7 @@ func (r Report) AssertExact(t testing.TB) { t.Helper(); r.AssertAtLeastOnce(t, 0
 // Sample is one look at what a slot has confirmed, and then at where Kafka's
 // partitions ended: End was read after Confirmed.
 type Sample struct {
-	At                          time.Time // when Confirmed was read
+	At, EndAt                   time.Time // when Confirmed and when End was read
 	Confirmed, Restart, Current pglogrepl.LSN
 	End                         Offsets
 }

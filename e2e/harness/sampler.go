@@ -149,7 +149,7 @@ func (s *Sampler) loop(ctx context.Context, dsn, slot string, ends Ends, topics 
 			if endErr == nil {
 				s.mu.Lock()
 				for _, w := range waiting {
-					w.End = end
+					w.End, w.EndAt = end, time.Now()
 					s.samples = append(s.samples, w)
 				}
 				s.mu.Unlock()

@@ -158,13 +158,7 @@ func partitionsOf(leaders map[int32]int32) (partitions []int32) {
 func (b *bed) prefer(admin *kadm.Client, partition, broker int32) error {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 10*time.Second)
 	defer cancel()
-	var req kadm.AlterPartitionAssignmentsReq
-	req.Assign(b.topic, partition, []int32{broker, broker%3 + 1, (broker+1)%3 + 1})
-	resp, err := admin.AlterPartitionAssignments(ctx, req)
-	if err != nil {
-		return err
-	}
-	return resp.Error()
+	return kafka.Prefer(ctx, admin, b.topic, partition, broker)
 }
 
 // configure sets a key of the topic's configuration.
