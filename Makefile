@@ -49,6 +49,8 @@ test-pg: build ## end to end on PostgreSQL 14 to 18; PG="14 18" for some of them
 		echo "PostgreSQL $$version"; \
 		TAILER_PG=$$version $(E2E) -timeout 10m ./e2e/pgmatrix || exit 1; \
 	done
+	@echo "killed at each boundary of the pipeline, on 14 and 18"
+	$(E2E) -timeout 10m ./e2e/crash
 
 test-kill: build ## 200 rounds of kill -9 under load; ROUNDS=20 for fewer
 	TAILER_KILL_ROUNDS=$(or $(ROUNDS),200) $(E2E) -timeout 30m ./e2e/kill

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pglogrepl"
+
+	"github.com/tailer-relay/tailer/internal/crashpoint"
 )
 
 const (
@@ -115,8 +117,14 @@ func (s *Stream) speak(p *pacer) (time.Duration, error) {
 			return gatedPause, nil
 		}
 		s.requested.Store(false) // before sending: a request that comes now is a new one
+		if watermark > p.sent {
+			crashpoint.Pass("status.before")
+		}
 		if err := s.send(watermark, ask, now.Add(silences*s.interval)); err != nil {
 			return 0, err
+		}
+		if watermark > p.sent {
+			crashpoint.Pass("status.after")
 		}
 		p.done(now, watermark, ask)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tailer-relay/tailer/internal/crashpoint"
 )
 
 // task is what a call of publish has not settled, beside what is with the client.
@@ -170,6 +172,7 @@ func (p *Idempotent) attempt(ctx context.Context, f *flight, large bool, recs []
 		return nil, err
 	}
 	f.expect(recs)
+	crashpoint.Pass("produce.before")
 	for _, r := range recs {
 		r.Partition = unpartitioned
 		// Never a context that can end: a record taken back may have been written all the same.
@@ -182,7 +185,9 @@ func (p *Idempotent) attempt(ctx context.Context, f *flight, large bool, recs []
 	if unsent {
 		c.UnsafeAbortBufferedRecords() // safe: nothing is in flight
 	}
-	ended := p.wait(ctx, f, c, c.flush())
+	flushed := c.flush()
+	crashpoint.Pass("produce.after")
+	ended := p.wait(ctx, f, c, flushed)
 	p.count()
 	if !f.settled() {
 		// Given up with promises open. What they said so far is not safe to look at.

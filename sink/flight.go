@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tailer-relay/tailer/internal/crashpoint"
 )
 
 // flight is what is known of the records of one batch that are with a client. It belongs to the batch as long as that
@@ -71,6 +73,7 @@ func (f *flight) of(topic string) int {
 
 // answered is the promise.
 func (f *flight) answered(r *kgo.Record, err error) {
+	crashpoint.Pass("ack.before")
 	f.mu.Lock()
 	f.waiting[f.of(r.Topic)].n--
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tailer-relay/tailer/checkpoint"
+	"github.com/tailer-relay/tailer/internal/crashpoint"
 	"github.com/tailer-relay/tailer/replication"
 )
 
@@ -126,7 +127,9 @@ func (k *keeper) write(ctx context.Context, lsn pglogrepl.LSN, last bool) error 
 				return err
 			}
 		}
+		crashpoint.Pass("state.before")
 		err := k.tables.store(ctx, k.conn, lsn, k.session, last)
+		crashpoint.Pass("state.after")
 		switch {
 		case err == nil:
 			k.stored, k.at = lsn, time.Now()

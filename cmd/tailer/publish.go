@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tailer-relay/tailer/checkpoint"
+	"github.com/tailer-relay/tailer/internal/crashpoint"
 	"github.com/tailer-relay/tailer/sink"
 )
 
@@ -56,6 +57,7 @@ func (s *session) publishLoop(life, late context.Context) error {
 			if outcome, err = s.publisher.Publish(late, b); err != nil {
 				return err
 			}
+			crashpoint.Pass("ack.after")
 		}
 		if outcome == sink.Done {
 			s.window.passed(b.Weight())

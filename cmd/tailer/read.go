@@ -11,6 +11,7 @@ import (
 
 	"github.com/tailer-relay/tailer/checkpoint"
 	"github.com/tailer-relay/tailer/decoder"
+	"github.com/tailer-relay/tailer/internal/crashpoint"
 	"github.com/tailer-relay/tailer/replication"
 	"github.com/tailer-relay/tailer/schema"
 	"github.com/tailer-relay/tailer/sink"
@@ -54,9 +55,11 @@ type reader struct {
 func (r *reader) run(ctx, stop context.Context) error {
 	// Next is always given the same context, because a change of it costs.
 	for reading := stop; ; {
+		crashpoint.Pass("receive.before")
 		frame, err := r.stream.Next(reading)
 		switch {
 		case err == nil:
+			crashpoint.Pass("receive.after")
 			r.health.Beat(loopReader)
 			if err := r.step(ctx, &frame); err != nil {
 				return err
@@ -95,9 +98,11 @@ func (r *reader) step(ctx context.Context, frame *replication.Frame) error {
 		return r.mark(ctx, frame.WALEnd)
 	}
 	m := &r.msg
+	crashpoint.Pass("decode.before")
 	if err := r.decoder.Decode(frame.Data, m); err != nil {
 		return fmt.Errorf("decode the message at %s: %w", frame.WALStart, err)
 	}
+	crashpoint.Pass("decode.after")
 	switch m.Kind {
 	case decoder.KindInsert:
 		return r.insert(ctx, m)
