@@ -49,9 +49,6 @@ func lanesFor(t testing.TB, brokers []string, mutate func(*PublisherConfig)) *dr
 		if err := d.lanes.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		if stacks := lanesRunning(); stacks != "" {
-			t.Errorf("goroutines outlive Close:\n%s", stacks)
-		}
 		if t.Failed() {
 			log := d.w.logged()
 			t.Logf("log of the publisher:\n%s", log[max(0, len(log)-6000):])
@@ -66,7 +63,7 @@ func (d *driver) session() {
 	d.left = map[uint64]*Batch{}
 }
 
-// lanesRunning is the stacks of goroutines that are in a lane; parallel tests have none of this kind.
+// lanesRunning is the stacks of all goroutines that are in a lane, those of parallel tests too.
 func lanesRunning() string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -413,6 +410,12 @@ func TestLanesEndWithTheSession(t *testing.T) {
 	d.session()
 	d.wants(d.publish(ev{"c", "k", "c2"}), Done)
 	d.wants(d.publish(ev{"b", "k", "b1"}), Held)
+	if err := d.lanes.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if stacks := lanesRunning(); stacks != "" {
+		t.Errorf("goroutines outlive Close:\n%s", stacks)
+	}
 }
 
 // A lane asks before each of its cycles whether it may begin, and what forbids it ends the session.

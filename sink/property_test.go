@@ -31,6 +31,13 @@ type storm struct {
 	chance float64 // of an error for a partition
 	lost   float64 // of a connection cut instead of an answer
 	hits   int
+	sick   map[string]sickness // by topic
+}
+
+// sickness is what happens to every request for a topic: it is refused, or held back until gate is closed.
+type sickness struct {
+	err  *kerr.Error
+	gate chan struct{}
 }
 
 var passing = []*kerr.Error{
@@ -43,7 +50,10 @@ var poisons = map[string]*kerr.Error{"poison-record": kerr.InvalidRecord, "poiso
 	"poison-corrupt": kerr.CorruptMessage, "poison-list": kerr.RecordListTooLarge}
 
 // verdict is the answer for one partition, nil for letting it pass.
-func (s *storm) verdict(dlq bool, part kmsg.ProduceRequestTopicPartition) *kerr.Error {
+func (s *storm) verdict(topic string, part kmsg.ProduceRequestTopicPartition) *kerr.Error {
+	if e := s.sick[topic].err; e != nil {
+		return e
+	}
 	var rb kmsg.RecordBatch
 	if rb.ReadFrom(part.Records) != nil {
 		return nil
@@ -59,7 +69,7 @@ func (s *storm) verdict(dlq bool, part kmsg.ProduceRequestTopicPartition) *kerr.
 			return e
 		}
 	}
-	if dlq {
+	if topic == testDLQ {
 		return nil
 	}
 	for _, rec := range recs {
@@ -76,9 +86,10 @@ func (s *storm) verdict(dlq bool, part kmsg.ProduceRequestTopicPartition) *kerr.
 // fails the request's others with a passing code: kgo must cope with either.
 func (s *storm) control(kreq kmsg.Request) (kmsg.Response, error, bool) {
 	s.c.KeepControl()
+	req := kreq.(*kmsg.ProduceRequest)
+	s.wait(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	req := kreq.(*kmsg.ProduceRequest)
 	if s.r.Float64() < s.lost {
 		s.hits++
 		return nil, fmt.Errorf("cut"), true
@@ -96,7 +107,7 @@ func (s *storm) control(kreq kmsg.Request) (kmsg.Response, error, bool) {
 			rp := kmsg.NewProduceResponseTopicPartition()
 			rp.Partition = part.Partition
 			rp.ErrorCode = kerr.NotLeaderForPartition.Code
-			if e := s.verdict(info.Topic == testDLQ, part); e != nil {
+			if e := s.verdict(info.Topic, part); e != nil {
 				rp.ErrorCode = e.Code
 				bad = true
 			}
@@ -109,6 +120,21 @@ func (s *storm) control(kreq kmsg.Request) (kmsg.Response, error, bool) {
 	}
 	s.hits++
 	return resp, nil, true
+}
+
+// wait holds a request back while one of its topics is held back.
+func (s *storm) wait(req *kmsg.ProduceRequest) {
+	s.mu.Lock()
+	var gates []chan struct{}
+	for _, t := range req.Topics {
+		if info := s.c.TopicIDInfo(t.TopicID); info != nil && s.sick[info.Topic].gate != nil {
+			gates = append(gates, s.sick[info.Topic].gate)
+		}
+	}
+	s.mu.Unlock()
+	for _, gate := range gates {
+		s.c.SleepControl(func() { <-gate })
+	}
 }
 
 // The property of the whole package, under random faults over many cycles: every record is in its topic or a dead
@@ -135,31 +161,10 @@ func randomFaults(t *testing.T, seed uint64) {
 	p.opts = append(p.opts, kgo.MetadataMinAge(10*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))
 	s := &storm{r: rand.New(rand.NewPCG(seed, 2)), c: c, chance: 0.12, lost: 0.03}
 	c.ControlKey(int16(kmsg.Produce), s.control)
-	kinds := slices.Sorted(maps.Keys(poisons))
-
-	sent := map[string][]string{} // by topic/key, in order
-	refused := map[string]bool{}
-	n := 0
+	l := &lot{r: r, topics: topics, sent: map[string][]string{}, refused: map[string]bool{}, compressed: seed%2 == 1}
 	b := batchOf(t)
 	for range 15 {
-		var evs []ev
-		for range 1 + r.IntN(120) {
-			n++
-			e := ev{topics[r.IntN(len(topics))], fmt.Sprint("k", r.IntN(12)), fmt.Sprintf("fine.%d", n)}
-			poisoned, large := r.IntN(25) == 0, r.IntN(60) == 0
-			if poisoned {
-				e.value = fmt.Sprintf("%s.%d", kinds[r.IntN(len(kinds))], n)
-			}
-			if large {
-				e.value += strings.Repeat(" padding", 140000) // above the topic's limit as it stands, below it compressed
-			}
-			if poisoned || large && seed%2 == 0 { // nothing is compressed in the even ones
-				refused[e.value] = true
-			}
-			evs = append(evs, e)
-			sent[e.topic+"/"+e.key] = append(sent[e.topic+"/"+e.key], e.value)
-		}
-		fill(t, b, evs...)
+		fill(t, b, l.draw(1+r.IntN(120))...)
 		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 		if err := p.Publish(ctx, b); err != nil {
 			t.Fatalf("publish: %v", err)
@@ -175,11 +180,55 @@ func randomFaults(t *testing.T, seed uint64) {
 		t.Errorf("only %d faults: the test proves little", hits)
 	}
 
+	l.check(t, c.ListenAddrs())
+	if w.acked+w.deadLetters() != l.n || w.deadLetters() != len(l.refused) {
+		t.Errorf("observed %d acknowledged and %d dead letters of %d, %d of them to be refused", w.acked, w.deadLetters(), l.n, len(l.refused))
+	}
+	if w.count("kafka overtaken") > 0 {
+		t.Error("a record was acknowledged behind a failed one")
+	}
+}
+
+// lot draws events and knows what must become of them.
+type lot struct {
+	r          *rand.Rand
+	topics     []string
+	sent       map[string][]string // by topic/key, in order
+	refused    map[string]bool     // by value
+	compressed bool
+	n          int
+}
+
+func (l *lot) draw(n int) []ev {
+	kinds := slices.Sorted(maps.Keys(poisons))
+	var evs []ev
+	for range n {
+		l.n++
+		e := ev{l.topics[l.r.IntN(len(l.topics))], fmt.Sprint("k", l.r.IntN(12)), fmt.Sprintf("fine.%d", l.n)}
+		poisoned, large := l.r.IntN(25) == 0, l.r.IntN(60) == 0
+		if poisoned {
+			e.value = fmt.Sprintf("%s.%d", kinds[l.r.IntN(len(kinds))], l.n)
+		}
+		if large {
+			e.value += strings.Repeat(" padding", 140000) // above the topic's limit as it stands, below it compressed
+		}
+		if poisoned || large && !l.compressed {
+			l.refused[e.value] = true
+		}
+		evs = append(evs, e)
+		l.sent[e.topic+"/"+e.key] = append(l.sent[e.topic+"/"+e.key], e.value)
+	}
+	return evs
+}
+
+// check reads all topics: every event is there or a dead letter, as it must be, and first occurrences are in order.
+func (l *lot) check(t *testing.T, addrs []string) {
+	t.Helper()
 	// First occurrences, by topic/key.
 	got := map[string][]string{}
 	seen := map[string]bool{}
-	for _, topic := range topics {
-		for _, rec := range topicOf(t, c.ListenAddrs(), topic) {
+	for _, topic := range l.topics {
+		for _, rec := range topicOf(t, addrs, topic) {
 			if v := string(rec.Value); !seen[v] {
 				seen[v] = true
 				got[topic+"/"+string(rec.Key)] = append(got[topic+"/"+string(rec.Key)], v)
@@ -187,7 +236,7 @@ func randomFaults(t *testing.T, seed uint64) {
 		}
 	}
 	dead := map[string][]string{}
-	for _, rec := range topicOf(t, c.ListenAddrs(), testDLQ) {
+	for _, rec := range topicOf(t, addrs, testDLQ) {
 		topic, _ := headerOf(rec, hdrDLQTopic)
 		v := string(rec.Value)
 		id, _ := headerOf(rec, hdrDLQID)
@@ -198,10 +247,10 @@ func randomFaults(t *testing.T, seed uint64) {
 		}
 	}
 	same := func(a, b string) bool { return a[:min(40, len(a))] == b[:min(40, len(b))] }
-	for k, values := range sent {
+	for k, values := range l.sent {
 		var fine, bad []string
 		for _, v := range values {
-			if refused[v] {
+			if l.refused[v] {
 				bad = append(bad, v)
 			} else {
 				fine = append(fine, v)
@@ -213,12 +262,6 @@ func randomFaults(t *testing.T, seed uint64) {
 		if !slices.EqualFunc(dead[k], bad, same) { // a large one is trimmed
 			t.Errorf("%s: dead letters: got %d, want %d: %s", k, len(dead[k]), len(bad), firstDifference(dead[k], bad))
 		}
-	}
-	if w.acked+w.deadLetters() != n || w.deadLetters() != len(refused) {
-		t.Errorf("observed %d acknowledged and %d dead letters of %d, %d of them to be refused", w.acked, w.deadLetters(), n, len(refused))
-	}
-	if w.count("kafka overtaken") > 0 {
-		t.Error("a record was acknowledged behind a failed one")
 	}
 }
 
