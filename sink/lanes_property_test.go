@@ -18,9 +18,9 @@ import (
 // not being there, the dead letter topic among them; and sessions end in the middle of it, after which all is sent again
 // from the oldest batch on that was not settled.
 //
-// Seen red, each by itself, with: a topic given back to the main lane although its queue is not empty; a released topic
-// whose rest is put behind its queue; a batch settled when its part in the main lane is, which loses what a session that
-// ends leaves.
+// Seen red, each by itself, with: a batch called done when its part in the main lane is; the queue of a lane sent by
+// another client while its cycle is open; a topic given back to the main lane although something of it waits, or is open
+// in the lane; a released topic's rest put behind its queue.
 func TestRandomSickTopics(t *testing.T) {
 	for seed := range *rounds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { t.Parallel(); randomSickTopics(t, uint64(seed)) })

@@ -191,7 +191,7 @@ func (d *driver) wants(outcome, want Outcome) {
 // A topic that is not there waits by itself: its records are no dead letters, other topics flow, and it has all of them
 // in order when it appears. Nothing of its batches is settled before.
 //
-// Seen red: a batch settled when its part in the main lane was.
+// Seen red: a batch called done when its part in the main lane was.
 func TestCase_S07_MissingTopicWaitsAlone(t *testing.T) {
 	c := fakeCluster(t, kfake.SeedTopics(2, "a"))
 	d := lanesFor(t, c.ListenAddrs(), nil)
@@ -255,7 +255,7 @@ func TestCase_S32_OneSickTopic(t *testing.T) {
 // Records that the broker has and does not answer for stay with their client: nothing is taken back, so nothing comes
 // twice, and what waits behind them is sent after them. The answered topic of the same cycle goes on.
 //
-// Seen red: the queue sent by another client while the first cycle was still open.
+// Seen red: a batch called done when its part in the main lane was.
 func TestCase_L03_UnansweredTopicKeepsItsClient(t *testing.T) {
 	c := fakeCluster(t, kfake.SeedTopics(1, "a", "b"))
 	d := lanesFor(t, c.ListenAddrs(), nil)
@@ -277,6 +277,8 @@ func TestCase_L03_UnansweredTopicKeepsItsClient(t *testing.T) {
 
 // Two topics are stuck in one request that is not answered. They wait together, a third flows, and when the answer
 // comes for one of them that one goes its own way although the other stays sick.
+//
+// Seen red: the queue sent by another client while the first cycle was still open; a topic released that was open.
 func TestTopicsThatAreStuckTogetherPart(t *testing.T) {
 	c := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "a", "b", "c"))
 	d := lanesFor(t, c.ListenAddrs(), nil)
