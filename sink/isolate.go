@@ -1,9 +1,19 @@
 package sink
 
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
 // isolate says which topics have records here that are not settled, because some of them cannot be written now. f is
-// the flight that is waited for; nil when nothing is with the client.
+// the flight that is waited for; nil when nothing is with the client. Where no broker answers at all there is nobody to
+// isolate a topic from: then all wait together, and no memory is spent on what comes behind them.
 func (p *Idempotent) isolate(f *flight) {
-	if p.sick == nil {
+	if p.sick == nil || !p.reached() {
 		return
 	}
 	open := make(map[string]bool)
@@ -19,6 +29,64 @@ func (p *Idempotent) isolate(f *flight) {
 		}
 	}
 	p.sick(open)
+}
+
+const (
+	// reachPatience is for how long a broker may take to answer when it is asked whether it is there.
+	reachPatience = time.Second
+	// reachTrust is for how long an answer counts.
+	reachTrust = 5 * time.Second
+)
+
+// reach is when a broker answered last, and whether they are being asked.
+type reach struct {
+	mu     sync.Mutex
+	at     time.Time
+	asking bool
+}
+
+// reached reports whether a broker has answered a moment ago. If not, all of them are asked, and a later call tells.
+func (p *Idempotent) reached() bool {
+	for _, g := range p.task.groups {
+		if g.waitsOn != "" && answered(g.err) {
+			return true
+		}
+	}
+	r := &p.reach
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) < reachTrust {
+		return true
+	}
+	if c, err := p.client(false); err == nil && !r.asking {
+		r.asking = true
+		asked := make(chan struct{})
+		go func() { defer close(asked); r.ask(c.Client) }()
+		p.closing = append(p.closing, asked)
+	}
+	return false
+}
+
+// ask returns when a broker has answered, or none has in time. A frozen one keeps a connection busy, so none waits for
+// another.
+func (r *reach) ask(c *kgo.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachPatience)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, broker := range append(c.DiscoveredBrokers(), c.SeedBrokers()...) {
+		all.Go(func() {
+			if _, err := broker.Request(ctx, kmsg.NewPtrApiVersionsRequest()); err == nil {
+				r.mu.Lock()
+				r.at = time.Now()
+				r.mu.Unlock()
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	r.mu.Lock()
+	r.asking = false
+	r.mu.Unlock()
 }
 
 // giveUp takes the records of all other topics out of what is still to be sent, and copies them.

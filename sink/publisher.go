@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -51,6 +52,8 @@ type Idempotent struct {
 	cfg  KafkaConfig
 	log  *slog.Logger
 	opts []kgo.Opt
+	// making is held while a client is made, by all that share opts: kgo sorts the codecs in an option's own memory.
+	making *sync.Mutex
 
 	observer Observer
 	beat     func()
@@ -79,7 +82,8 @@ type Idempotent struct {
 	task task
 	// sick is told which topics have records with this publisher that are not settled, whenever some of them cannot be
 	// written now. What it gives no more to do is taken out of task. nil: all wait together.
-	sick func(open map[string]bool)
+	sick  func(open map[string]bool)
+	reach reach
 	// gate must return nil before something is tried again; nil: nobody asks.
 	gate func(context.Context) error
 
@@ -104,6 +108,7 @@ func NewIdempotent(_ context.Context, cfg PublisherConfig, log *slog.Logger) (*I
 		cfg:        cfg.Kafka,
 		log:        log,
 		opts:       append(opts, kgo.WithLogger(&kafkaLog{log: log})),
+		making:     new(sync.Mutex),
 		losses:     make(chan struct{}, 1000),
 		slow:       slowAfter,
 		abort:      abortPatience,
@@ -140,6 +145,7 @@ func (p *Idempotent) sibling(observer Observer, beat func()) *Idempotent {
 		cfg:        p.cfg,
 		log:        p.log,
 		opts:       p.opts,
+		making:     p.making,
 		losses:     make(chan struct{}, cap(p.losses)),
 		tick:       time.NewTicker(beatEvery),
 		slow:       p.slow,
@@ -168,7 +174,9 @@ func (p *Idempotent) client(large bool) (*client, error) {
 		at, batch = &p.large, kgo.ProducerBatchMaxBytes(maxRequest)
 	}
 	if *at == nil {
+		p.making.Lock()
 		c, err := newClient(p.opts, batch, kgo.WithHooks(&p.conns), kgo.ProducerOnDataLossDetected(p.lost))
+		p.making.Unlock()
 		if err != nil {
 			return nil, err
 		}

@@ -96,3 +96,7 @@ func TestTopicsCreated(t *testing.T) { scenario.TopicsCreated(t, three.env(t)) }
 func TestStandby(t *testing.T) { scenario.Standby(t, three.env(t)) }
 
 func TestBrokersFail(t *testing.T) { scenario.BrokersFail(t, three.get(t)) }
+
+func TestCase_S32_SickTopicWaitsAlone(t *testing.T) {
+	scenario.SickTopic(t, three.env(t), three.get(t))
+}

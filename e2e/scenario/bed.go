@@ -31,8 +31,9 @@ type bed struct {
 	consumer *harness.Consumer
 	sampler  *harness.Sampler
 	config   harness.Config
-	topic    string // of the ledger's one type
+	topic    string // of the ledger's first type, which is that of key-0
 	typ      string
+	other    string // topic of its second type, that of key-1, where it has two
 }
 
 // bedOptions are what a case wants otherwise.
@@ -42,6 +43,7 @@ type bedOptions struct {
 	topics     map[string]map[string]string
 	server     *postgres.Server // instead of one of the environment
 	brokers    int              // of kfake
+	two        bool             // types and so topics: even keys have the first, odd ones the second
 }
 
 // lay makes a bed. Where the broker serves several tests, slot and topics have
@@ -63,7 +65,12 @@ func (e Env) lay(t testing.TB, opt bedOptions) *bed {
 		b.pg = e.postgres(t, opt.settings)
 	}
 	b.topic, b.typ = domain, domain+".placed.v1"
-	b.ledger = harness.NewLedger(t, b.pg, harness.LedgerOptions{Slot: slot, Types: []string{b.typ}, Partitions: opt.partitions})
+	types := []string{b.typ}
+	if opt.two {
+		b.other = strings.Replace(domain, "order", "payment", 1)
+		types = append(types, b.other+".made.v1")
+	}
+	b.ledger = harness.NewLedger(t, b.pg, harness.LedgerOptions{Slot: slot, Types: types, Partitions: opt.partitions})
 	for name, config := range opt.topics {
 		kafka.CreateTopic(t, b.addrs, b.named(name), int32(max(opt.partitions, 1)), -1, config)
 	}
@@ -73,15 +80,19 @@ func (e Env) lay(t testing.TB, opt bedOptions) *bed {
 	return b
 }
 
-// The two topics of a bed, for bedOptions.topics.
+// The topics of a bed, for bedOptions.topics.
 const (
 	theTopic = "topic"
+	theOther = "other"
 	theDLQ   = "dlq"
 )
 
 func (b *bed) named(topic string) string {
-	if topic == theDLQ {
+	switch topic {
+	case theDLQ:
 		return b.ledger.DLQ()
+	case theOther:
+		return b.other
 	}
 	return b.topic
 }
