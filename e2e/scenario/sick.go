@@ -19,7 +19,7 @@ import (
 // and all is well by itself.
 //
 // Seen red with delivery.isolation_bytes 0 (the other topic does not flow), and
-// with a publisher that calls a batch done when its healthy part is (O2).
+// with a publisher that calls a batch done when its healthy part is.
 func MissingTopic(t *testing.T, env Env) {
 	b := env.lay(t, bedOptions{two: true, topics: map[string]map[string]string{theOther: nil, theDLQ: nil}})
 	b.config = b.config.With("kafka.topics.create", false)
@@ -52,9 +52,8 @@ func MissingTopic(t *testing.T, env Env) {
 //
 // real is a cluster of three; nil: kfake.
 //
-// Seen red with: a publisher that calls a batch done when its healthy part is (O2);
-// a window that is never full; a lane whose queue is sent by another client while
-// its cycle is open (order).
+// Seen red with: a publisher that calls a batch done when its healthy part is; a
+// window that is never full; delivery.isolation_bytes 0.
 func SickTopic(t *testing.T, env Env, real *kafka.Real) {
 	b := env.lay(t, bedOptions{two: true})
 	const bound, batch = 192 << 10, 20
