@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 )
 
 // lane is one client's way to the brokers: the main one, or one that has sick topics. What it writes at a time is
@@ -15,14 +16,16 @@ type lane struct {
 
 	// Set when it stops being the main one, or was never.
 	ctx  context.Context
+	wake chan struct{} // something was added to a queue; has room for one
 	done chan struct{} // closed when nothing of it is open any more
 
 	// Guarded by Lanes.mu. topics is nil in the main lane.
 	// Invariant: Lanes.byTopic[t] is this lane for every t in topics, and for no other.
 	topics  map[string]*queue
 	current *chunk
-	moved   bool // since the last LaneBeat
-	over    bool // the goroutine has ended
+	ill     time.Time // when something of it could not be written last
+	moved   bool      // since the last LaneBeat
+	over    bool      // the goroutine has ended
 }
 
 // queue is what waits of a topic, in order. It is guarded by Lanes.mu.
@@ -63,9 +66,16 @@ func (l *lane) begin(ctx context.Context, b *Batch, part run) {
 // goOn is the life of a lane that has sick topics, from the moment on in which its current chunk has ended with err.
 func (l *lane) goOn(err error) {
 	for err == nil {
-		settled, next := l.next()
-		if err = l.tell(Late{Settled: settled}); err != nil || next == nil {
+		settled, next, rest := l.next()
+		if err = l.tell(Late{Settled: settled}); err != nil {
 			break
+		}
+		if next == nil {
+			if rest <= 0 {
+				break
+			}
+			err = l.idle(rest)
+			continue
 		}
 		if l.engine.gate != nil {
 			err = l.engine.gate(l.ctx)
@@ -88,9 +98,9 @@ func (l *lane) goOn(err error) {
 	close(l.done)
 }
 
-// next takes the current chunk for settled and returns what to write next. Without anything to write the topics are
-// the main lane's again.
-func (l *lane) next() (settled []uint64, next *Batch) {
+// next takes the current chunk for settled and returns what to write next. Where there is nothing it returns for how
+// long the lane still stays as it is; after that its topics are the main lane's again.
+func (l *lane) next() (settled []uint64, next *Batch, rest time.Duration) {
 	f := l.lanes
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,15 +116,44 @@ func (l *lane) next() (settled []uint64, next *Batch) {
 		if len(q.chunks) > 0 {
 			l.current = q.chunks[0]
 			q.chunks = q.chunks[1:]
-			return settled, l.current.batch
+			return settled, l.current.batch, 0
 		}
+	}
+	if rest = f.convalescence - time.Since(l.ill); rest > 0 {
+		return settled, nil, rest
 	}
 	for topic := range l.topics {
 		f.log.Info("topic has caught up and is published with the others again", "topic", topic)
 		delete(f.byTopic, topic)
 	}
 	clear(l.topics)
-	return settled, nil
+	return settled, nil, 0
+}
+
+// idle waits until something is there to be written, but not longer than d.
+func (l *lane) idle(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.wake:
+			return nil
+		case <-timer.C:
+			return nil
+		case <-l.engine.tick.C:
+			l.beat()
+		case <-l.ctx.Done():
+			return l.engine.ended(l.ctx)
+		}
+	}
+}
+
+// rouse tells that something was added to a queue.
+func (l *lane) rouse() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
 }
 
 // tell hands a Late over. It fails when the session ends first: then nobody asks any more.
@@ -153,6 +192,9 @@ func (l *lane) left(err error) {
 					begun++
 				}
 			}
+		}
+		if queued+begun == 0 {
+			continue
 		}
 		f.log.Warn("records of a sick topic are left; they are not confirmed and come again", "topic", topic, "waiting", queued, "begun", begun)
 	}
@@ -198,6 +240,7 @@ func (l *lane) sick(open map[string]bool) {
 	f := l.lanes
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	l.ill = time.Now()
 	switch {
 	case l.topics != nil:
 		f.release(l, open)
@@ -280,6 +323,7 @@ func (f *Lanes) release(l *lane, open map[string]bool) {
 			continue
 		}
 		n := f.another(l)
+		n.ill = l.ill
 		f.run(n, l.ctx)
 		f.enter(n, q)
 		go n.goOn(nil)
@@ -293,7 +337,7 @@ func (f *Lanes) another(like *lane) *lane {
 
 // run makes a lane one beside the main one. mu is held, and the lane's goroutine calls or is not there yet.
 func (f *Lanes) run(l *lane, ctx context.Context) {
-	l.ctx, l.done = ctx, make(chan struct{})
+	l.ctx, l.done, l.wake = ctx, make(chan struct{}), make(chan struct{}, 1)
 	l.topics = make(map[string]*queue)
 	l.engine.beat = l.beat
 	l.engine.gate = f.cfg.Heard

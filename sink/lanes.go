@@ -6,11 +6,16 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 )
 
 // maxLanes bounds how many lanes there are beside the main one, each with a client of its own. With so many sick topics
 // the next one holds up the others as long as it takes.
 const maxLanes = 16
+
+// convalescence is how long a lane keeps its topics after the last time that something could not be written, so that a
+// topic that falls sick again and again holds up the others once and not each time.
+const convalescence = 30 * time.Second
 
 // Lanes is the publisher of at_least_once: it keeps a topic that cannot be written to from holding up the others.
 //
@@ -24,7 +29,7 @@ const maxLanes = 16
 //     What waits in the queue goes with it. So the order of a topic is that of one lane at any time.
 //   - A lane has one cycle in flight, and its queue in order.
 //   - Topics fall sick together when they have records in the same stuck cycle. Those whose records get through leave.
-//   - A lane that has written everything gives its topics back to the main one and ends.
+//   - A lane that has written everything, and could for a while, gives its topics back to the main one and ends.
 //   - The queues are bounded by whoever calls Publish, who knows what was left out.
 //   - Lanes end with the context of the Publish that began them, and know nothing of the next session.
 //
@@ -39,7 +44,8 @@ type Lanes struct {
 	cut   context.CancelCauseFunc
 	outer context.Context // what Publish was given last
 
-	voices voices
+	voices        voices
+	convalescence time.Duration // fixed but in tests
 
 	mu      sync.Mutex
 	main    *lane            // replaced when it departs
@@ -69,7 +75,7 @@ type chunk struct {
 
 // NewLanes checks the configuration, all of it at once. It does not touch the network; Ping does.
 func NewLanes(ctx context.Context, cfg PublisherConfig, log *slog.Logger) (*Lanes, error) {
-	f := &Lanes{log: log, cfg: cfg, late: make(chan Late)}
+	f := &Lanes{log: log, cfg: cfg, late: make(chan Late), convalescence: convalescence}
 	f.voices.out = cfg.Observer
 	if cfg.Observer == nil {
 		f.voices.out = nobody{}
@@ -135,6 +141,7 @@ func (f *Lanes) split(b *Batch) (*lane, run) {
 			l := f.byTopic[topic]
 			if l != nil {
 				l.topics[topic].add(b, i, f.parcelOf(b))
+				l.rouse()
 			}
 			return l != nil
 		})

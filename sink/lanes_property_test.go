@@ -32,6 +32,7 @@ func randomSickTopics(t *testing.T, seed uint64) {
 	topics := []string{"a", "b", "c", "d", "e"}
 	c := fakeCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(2, topics...))
 	d := lanesFor(t, c.ListenAddrs(), func(cfg *PublisherConfig) { cfg.Kafka.Compression = []string{"none", "lz4"}[seed%2] })
+	d.lanes.convalescence = time.Duration(seed%3) * 30 * time.Millisecond
 	e := d.lanes.main.engine
 	e.renew()
 	e.opts = append(e.opts, kgo.MetadataMinAge(10*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))

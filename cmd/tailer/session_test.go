@@ -220,3 +220,36 @@ func TestDrainThatRanOutNamesTheCause(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Lanes that stand still while something waits in them are a wedge, whatever the
+// publisher's loop does; when nothing waits there is nobody to beat.
+//
+// Seen red with a watchdog that is not armed for them, and with one that stays so.
+func TestLanesThatStandStillAreAWedge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newScripted(t)
+		p.start(t, 0x1000)
+		defer p.end()
+		h := p.session.health
+		h.Start(loopPublisher)
+		for _, data := range [][]byte{relationMessage(), beginMessage(0x1100), insertMessage("a"), commitMessage(0x1100, 0x1130)} {
+			p.frames <- replication.Frame{Data: data}
+		}
+		p.answers <- answer{outcome: sink.Left}
+		time.Sleep(20 * time.Second)
+		h.Beat(loopLanes)
+		if wedged := h.wedged(); wedged != "" {
+			t.Errorf("after a beat: %s", wedged)
+		}
+		time.Sleep(31 * time.Second)
+		if wedged := h.wedged(); !strings.Contains(wedged, "the publisher of a sick topic has not moved") {
+			t.Errorf("wedged: %q", wedged)
+		}
+		p.late <- sink.Late{Settled: []uint64{1}}
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if wedged := h.wedged(); wedged != "" {
+			t.Errorf("when nothing waits: %s", wedged)
+		}
+	})
+}
