@@ -86,11 +86,20 @@ func (m *machine) fakeCoordinators(uint64) fault {
 var refusals = []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend,
 	kerr.RequestTimedOut, kerr.LeaderNotAvailable, kerr.KafkaStorageError, kerr.UnknownServerError}
 
-func (m *machine) fakeRefuses(pick uint64) fault {
+func (m *machine) fakeRefuses(pick uint64) fault { return m.refuse(pick, "") }
+
+// fakeRefusesTopic makes one topic sick, the dead letter topic among them, while
+// the others are well.
+func (m *machine) fakeRefusesTopic(pick uint64) fault {
+	topics := m.ledger.Topics()
+	return m.refuse(pick, topics[pick/uint64(len(refusals))%uint64(len(topics))])
+}
+
+func (m *machine) refuse(pick uint64, topic string) fault {
 	var h *kfake.FaultHandle
 	return act{
 		func() error {
-			h = m.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: refusals[pick%uint64(len(refusals))], Count: -1})
+			h = m.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: refusals[pick%uint64(len(refusals))], Count: -1})
 			return nil
 		},
 		func() error { h.Remove(); return nil },

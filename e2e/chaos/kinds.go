@@ -83,6 +83,7 @@ var catalogue = []trait{
 	{"Kafka: coordinators move", []string{"coordinators"}, 2, moment, moment,
 		func(s surroundings) bool { return !s.real && s.exactlyOnce }, (*machine).fakeCoordinators},
 	{"Kafka: writes refused", []string{"answers"}, 3, moment, short, onFake, (*machine).fakeRefuses},
+	{"Kafka: writes to one topic refused", []string{"answers"}, 3, moment, long, onFake, (*machine).fakeRefusesTopic},
 	{"Kafka: slow", []string{"thought"}, 2, moment, long, onFake, (*machine).fakeSlow},
 	{"network to Kafka: cut", []string{"wire"}, 2, moment, moment, onFake, (*machine).fakeCut},
 	{"network to Kafka: answers lost", []string{"wire"}, 3, moment, short, onFake, (*machine).fakeAnswers},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -24,7 +25,19 @@ const (
 	unconfirmed = time.Second
 	// aftermath is how long after its end a fault may still end a session.
 	aftermath = 3 * time.Second
+	// convalescence is how long after a fault of Kafka's a topic may still wait,
+	// for the next try and until it has caught up: the others have gone on, and
+	// what was sent of them since it fell sick is not confirmed.
+	convalescence = 10 * time.Second
 )
+
+// lasts is when the consequences of a fault end.
+func (s spell) lasts() time.Time {
+	if strings.Contains(string(s.kind), "Kafka") {
+		return s.to.Add(convalescence)
+	}
+	return s.to.Add(aftermath)
+}
 
 // window is what the guarantee about repeats hangs on, in a round.
 //
@@ -32,7 +45,8 @@ const (
 // was acknowledged shortly before the disturbance that the session follows, or
 // in it, and the transaction that was open, from its first row. A server that
 // crashed has forgotten confirmations since they were last written down: then
-// whatever lies behind the position that the session found may come again.
+// whatever lies behind the position that the session found may come again. And a
+// topic that cannot be written to holds the position for all of them, while they go on.
 type window struct {
 	spells   []spell
 	sessions []session // by time
@@ -115,14 +129,17 @@ func (w *window) disturbance(at time.Time) (from time.Time, forgot bool) {
 	for again := true; again; {
 		again = false
 		for _, s := range byEnd {
-			if s.from.After(edge) || s.to.Add(aftermath).Before(edge) {
+			if s.from.After(edge) || s.lasts().Before(edge) {
 				continue
 			}
-			forgot = forgot || w.forgetful(s.kind)
 			if from.IsZero() || s.from.Before(from) {
 				from, edge, again = s.from, s.from, true
 			}
 		}
+	}
+	// Any fault in that time, also one that the row does not need to be unbroken.
+	for _, s := range w.spells {
+		forgot = forgot || w.forgetful(s.kind) && !s.from.After(at) && !from.IsZero() && !s.lasts().Before(from)
 	}
 	return from, forgot
 }
