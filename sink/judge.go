@@ -17,6 +17,10 @@ import (
 // corruptTries is how often a record must be called corrupt, alone, to be refused: a bit can flip on the way.
 const corruptTries = 3
 
+// staleTries is after how many failed attempts in a row, for a reason that should pass, the clients are replaced: what
+// one of them remembers of the cluster, or a connection to a broker that was replaced at its address, may be the reason.
+const staleTries = 4
+
 // failed decides what to do after an attempt of n records in which g.err came up.
 func (p *Idempotent) failed(ctx context.Context, g *group, n int) {
 	topic := g.items[0].rec.Topic
@@ -133,8 +137,12 @@ func (p *Idempotent) hold(g *group, topic string, err error) {
 		return
 	}
 	var code *kerr.Error
-	if errors.As(err, &code) && !code.Retriable {
+	switch {
+	case !errors.As(err, &code):
+	case !code.Retriable:
 		p.checkProducers()
+	case g.tries%staleTries == 0:
+		p.renew() // nothing is in flight here
 	}
 }
 

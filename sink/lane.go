@@ -113,11 +113,12 @@ func (l *lane) next() (settled []uint64, next *Batch, rest time.Duration) {
 		l.current = nil
 	}
 	for _, q := range l.topics {
-		if len(q.chunks) > 0 {
-			l.current = q.chunks[0]
+		for len(q.chunks) > 0 && l.join(q.chunks[0]) {
 			q.chunks = q.chunks[1:]
-			return settled, l.current.batch, 0
 		}
+	}
+	if l.current != nil {
+		return settled, l.current.batch, 0
 	}
 	if rest = f.convalescence - time.Since(l.ill); rest > 0 {
 		return settled, nil, rest
@@ -128,6 +129,23 @@ func (l *lane) next() (settled []uint64, next *Batch, rest time.Duration) {
 	}
 	clear(l.topics)
 	return settled, nil, 0
+}
+
+// join adds a chunk to what is written next, as long as that is not full: topics that share a lane share its cycles, so
+// that brokers which are only slow are as slow for many topics as for one. mu is held.
+func (l *lane) join(c *chunk) bool {
+	if l.current == nil {
+		l.current = c
+		return true
+	}
+	if l.current.batch.Full() {
+		return false
+	}
+	for i := range c.batch.records {
+		l.current.batch.copyRecord(c.batch, i)
+	}
+	l.current.parcels = append(l.current.parcels, c.parcels...)
+	return true
 }
 
 // idle waits until something is there to be written, but not longer than d.

@@ -64,7 +64,7 @@ type reply struct {
 // parcel is a batch that is not settled as a whole.
 type parcel struct {
 	number uint64
-	parts  int // Invariant: how many chunks, and whether Publish, hold something of it; guarded by Lanes.mu
+	parts  int // Invariant: how often it stands in a chunk, and one for Publish while that runs; guarded by Lanes.mu
 }
 
 // chunk is a batch of a lane: what was in the main lane when that stopped being it, or copies.
@@ -132,10 +132,10 @@ func (f *Lanes) Publish(ctx context.Context, b *Batch) (Outcome, error) {
 
 // split gives the records of sick topics to their lanes and returns what is for the main one.
 func (f *Lanes) split(b *Batch) (*lane, run) {
+	part := run{recs: b.seal()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.parcel = nil
-	part := run{recs: b.seal()}
 	if len(f.byTopic) > 0 {
 		part = part.without(func(topic string, i int) bool {
 			l := f.byTopic[topic]

@@ -321,6 +321,48 @@ func TestTopicsThatAreStuckTogetherPart(t *testing.T) {
 	wantValues(t, "b", topicOf(t, c.ListenAddrs(), "b"), "b1", "b2", "b3", "b4", "b5")
 }
 
+// Brokers that are slow for all topics make all of them sick at once. Then they share the cycles of their lane: what has
+// gathered meanwhile is one more cycle, not one for each topic.
+//
+// Seen red with a lane that takes one topic's chunk after the other.
+func TestTopicsOfOneLaneShareCycles(t *testing.T) {
+	const topics = 20
+	var names []string
+	for i := range topics {
+		names = append(names, fmt.Sprintf("t%02d", i))
+	}
+	c := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, names...))
+	d := lanesFor(t, c.ListenAddrs(), nil)
+	thaw := make(chan struct{})
+	var requests atomic.Int32
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		requests.Add(1)
+		c.SleepControl(func() { <-thaw })
+		return nil, nil, false
+	})
+	want := map[string][]string{}
+	for n := range 10 {
+		var evs []ev
+		for _, topic := range names {
+			v := fmt.Sprint(topic, ".", n)
+			evs = append(evs, ev{topic, "k", v})
+			want[topic] = append(want[topic], v)
+		}
+		d.wants(d.publish(evs...), map[bool]Outcome{true: Held, false: Left}[n == 0])
+	}
+	before := requests.Load()
+	close(thaw)
+	d.settled()
+	if n := requests.Load() - before; n > 3 {
+		t.Errorf("%d requests for what is one cycle", n)
+	}
+	d.alone()
+	for _, topic := range names {
+		wantValues(t, topic, topicOf(t, c.ListenAddrs(), topic), want[topic]...)
+	}
+}
+
 // A record too large for a batch splits a cycle. What of it is not sent when a topic falls sick goes on without it.
 func TestRestOfACycleGoesOn(t *testing.T) {
 	c := fakeCluster(t, kfake.SeedTopics(1, "a", "b"))

@@ -6,9 +6,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -121,5 +123,31 @@ func TestDeadLettersOfTheBatch(t *testing.T) {
 	wantDead(t, dlq[1], ReasonInvalidTopic)
 	if w.acked != 3 || w.dead[ReasonInvalidTopic] != 2 || w.published[testDLQ] != 0 || !strings.Contains(strings.Join(w.causes, "\n"), "dead letter refused") {
 		t.Errorf("acked %d, dead %v, published %v, causes %q", w.acked, w.dead, w.published, w.causes)
+	}
+}
+
+// A client that is told the same passing error again and again may be wrong about the cluster for good: a broker that was
+// replaced behind its address, metadata that it takes for newer than what it is told. After some tries another one is made.
+//
+// Seen red with one client for ever.
+func TestStaleClientIsReplaced(t *testing.T) {
+	c := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "a"))
+	p, w := publisherFor(t, c.ListenAddrs(), nil)
+	p.renew()
+	p.opts = append(p.opts, kgo.MetadataMinAge(10*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))
+	var stale atomic.Int64
+	stale.Store(-1)
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "a", Err: kerr.NotLeaderForPartition, Count: -1, When: func(req kmsg.Request) bool {
+		var rb kmsg.RecordBatch
+		if rb.ReadFrom(req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records) != nil {
+			return false
+		}
+		stale.CompareAndSwap(-1, rb.ProducerID)
+		return stale.Load() == rb.ProducerID
+	}})
+	publish(t, p, batchOf(t, series("a", "k", "e", 1, 10)...))
+	wantValues(t, "a", topicOf(t, c.ListenAddrs(), "a"), labels(series("a", "k", "e", 1, 10))...)
+	if w.deadLetters() != 0 || w.cause("a") != "" {
+		t.Errorf("dead letters %v, blocked %q", w.dead, w.cause("a"))
 	}
 }
