@@ -86,11 +86,11 @@ func (s *session) next(life, late context.Context) (*sink.Batch, error) {
 	}
 	var tick *time.Ticker // made only where there is something to wait for
 	var ticks <-chan time.Time
-	for full := false; ; {
+	for {
 		offered := s.hand.offered
 		if s.window.full() {
-			if offered = nil; !full {
-				full = true
+			if offered = nil; !s.filled {
+				s.filled = true
 				s.log.Warn("so much waits for sick topics that the others wait too", "isolation_bytes", s.window.limit)
 			}
 		}
@@ -152,6 +152,7 @@ func (s *session) settle(late context.Context, l sink.Late) error {
 	}
 	s.metrics.SetInflight(s.window.pinned())
 	if s.window.empty() {
+		s.filled = false
 		s.health.Stop(loopLanes)
 	}
 	return l.Err

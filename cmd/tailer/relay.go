@@ -73,6 +73,7 @@ type session struct {
 	tracker *checkpoint.Tracker
 	hand    *handoff
 	window  window
+	filled  bool // it was said that the window is full
 	owned   owned
 	keeper  *keeper
 }
