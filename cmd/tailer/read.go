@@ -39,6 +39,7 @@ type reader struct {
 
 	decoder decoder.Decoder
 	plans   map[*decoder.Relation]*schema.Plan // nil plan: not the outbox
+	skipped map[uint32]struct{}                // tables whose rows were said to be skipped
 	msg     decoder.Message
 	row     schema.Row
 	event   sink.Event
@@ -139,8 +140,7 @@ func (r *reader) relation(rel *decoder.Relation) error {
 		}
 	}
 	if rel.Namespace != r.table.Schema || rel.Name != r.table.Name {
-		r.plans[rel] = nil
-		r.log.Warn("the publication has another table, its changes are skipped", "table", rel.Namespace+"."+rel.Name)
+		r.plans[rel] = nil // said when a row of it comes: a partition's description comes beside its root's, whose rows they are
 		return nil
 	}
 	plan, err := r.mapping.Compile(rel)
@@ -157,7 +157,7 @@ func (r *reader) insert(ctx context.Context, m *decoder.Message) error {
 		return fmt.Errorf("insert into relation %d, which was never described", m.Relation.ID)
 	}
 	if plan == nil {
-		r.metrics.Ignored("other_table")
+		r.skip(m.Relation)
 		return nil
 	}
 	if err := plan.Row(m.Columns, &r.row); err != nil {
@@ -174,6 +174,18 @@ func (r *reader) insert(ctx context.Context, m *decoder.Message) error {
 	r.ordinal++
 	r.pending++
 	return r.add(ctx, ev)
+}
+
+// skip counts a row of a table that is not the outbox, and says so once a table.
+func (r *reader) skip(rel *decoder.Relation) {
+	r.metrics.Ignored("other_table")
+	if _, said := r.skipped[rel.ID]; !said {
+		if r.skipped == nil {
+			r.skipped = make(map[uint32]struct{})
+		}
+		r.skipped[rel.ID] = struct{}{}
+		r.log.Warn("the publication has another table, its rows are skipped", "table", rel.Namespace+"."+rel.Name)
+	}
 }
 
 // waitsAgain is how often it is logged that an event waits for the same cause.

@@ -11,7 +11,8 @@ import (
 // there is: each kind's events arrive, from one uninterrupted session.
 //
 // Seen red with a relay that knows the table only by the first description of
-// it that comes: each partition brings one.
+// it that comes: each partition brings one; and, for the log, with one that warns
+// of another table at each partition's description.
 func PartitionAfterStart(t *testing.T, env Env) {
 	b := env.lay(t, bedOptions{})
 	b.pg.Exec(t,
@@ -67,6 +68,9 @@ func PartitionAfterStart(t *testing.T, env Env) {
 
 	b.ledger.WaitDelivered(t, b.consumer, patience)
 	steady.assert(t)
+	if logged(relay, "another table") {
+		t.Error("the relay takes a partition for another table")
+	}
 	if records := b.finish(relay, 0); len(records) != 45 {
 		t.Errorf("%d records of 45 events", len(records))
 	}
