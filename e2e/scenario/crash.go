@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pglogrepl"
+
 	"github.com/tailer-relay/tailer/e2e/harness"
 )
 
@@ -51,6 +53,7 @@ func CrashPoints(t testing.TB, env Env, binary string) {
 		slowProduce(b, 1)
 	}
 	lives := 0
+	confirmed := map[string]pglogrepl.LSN{} // what each life left
 	for _, c := range crashes {
 		for _, n := range c.passes {
 			b.backlog()
@@ -73,6 +76,7 @@ func CrashPoints(t testing.TB, env Env, binary string) {
 			if code := relay.ExitCode(); code != -1 {
 				t.Fatalf("at %s the relay exited with %d: not killed", at, code)
 			}
+			confirmed[at] = b.confirmed()
 			lives++
 		}
 	}
@@ -85,6 +89,22 @@ func CrashPoints(t testing.TB, env Env, binary string) {
 	records := b.finish(relay, b.consumer.Len())
 	if again := b.ledger.Check(t, records).Duplicates - repeats; again != 0 {
 		t.Errorf("%d repeats by a relay whose predecessor had confirmed everything", again)
+	}
+	// Transactions come one after another here, so the end of one is never the
+	// begin of another one's commit: who confirms that begin gets the transaction
+	// once more.
+	commits := map[pglogrepl.LSN]bool{}
+	for i := range records {
+		commit, err := records[i].CommitLSN()
+		if err != nil {
+			t.Fatal(err)
+		}
+		commits[commit] = true
+	}
+	for at, lsn := range confirmed {
+		if commits[lsn] {
+			t.Errorf("killed at %s, the relay had confirmed %v, where a commit begins and not where it ends", at, lsn)
+		}
 	}
 	t.Logf("killed at %d places", lives)
 }

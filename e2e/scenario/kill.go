@@ -115,8 +115,14 @@ func (b *bed) live(most time.Duration, rng *rand.Rand) life {
 	}
 	relay.Kill()
 	l.end = b.endsNow()
-	l.confirmed = b.lsn(fmt.Sprintf("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '%s'", b.ledger.Slot()))
+	l.confirmed = b.confirmed()
 	return l
+}
+
+// confirmed is what the slot has confirmed.
+func (b *bed) confirmed() pglogrepl.LSN {
+	b.t.Helper()
+	return b.lsn(fmt.Sprintf("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '%s'", b.ledger.Slot()))
 }
 
 func (b *bed) endsNow() harness.Offsets {
