@@ -83,8 +83,12 @@ func (m *machine) fakeCoordinators(uint64) fault {
 	return act{begin: func() error { m.fake.RehashCoordinators(); return nil }}
 }
 
-var refusals = []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend,
-	kerr.RequestTimedOut, kerr.LeaderNotAvailable, kerr.KafkaStorageError, kerr.UnknownServerError}
+// refusals are of both sorts: those that a client tries again by itself, and
+// those that it hands to the relay, which must hold what was refused.
+var refusals = []*kerr.Error{
+	kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.RequestTimedOut, kerr.KafkaStorageError,
+	kerr.UnknownServerError, kerr.TopicAuthorizationFailed, kerr.PolicyViolation,
+}
 
 func (m *machine) fakeRefuses(pick uint64) fault { return m.refuse(pick, "") }
 
@@ -97,12 +101,17 @@ func (m *machine) fakeRefusesTopic(pick uint64) fault {
 
 func (m *machine) refuse(pick uint64, topic string) fault {
 	var h *kfake.FaultHandle
+	err := refusals[pick%uint64(len(refusals))]
 	return act{
 		func() error {
-			h = m.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: refusals[pick%uint64(len(refusals))], Count: -1})
+			h = m.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: err, Count: -1})
 			return nil
 		},
-		func() error { h.Remove(); return nil },
+		func() error {
+			m.log.say("    %d writes were refused with %s", h.Hits(), err.Message)
+			h.Remove()
+			return nil
+		},
 	}
 }
 

@@ -74,7 +74,7 @@ func Plan(seed uint64, round int, kinds []trait) Round {
 	r.Load = Load{
 		Seed:    rng.Uint64() | 1, // 0 would be drawn anew
 		Writers: 2 + rng.IntN(3),
-		MaxRows: []int{3, 50, 300, 3000}[rng.IntN(4)],
+		MaxRows: []int{3, 50, 50, 300, 300, 3000}[rng.IntN(6)],
 		Bytes:   []int{0, 100, 1000}[rng.IntN(3)],
 		Pause:   between(rng, 40*time.Millisecond, 200*time.Millisecond),
 	}
