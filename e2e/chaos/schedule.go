@@ -55,7 +55,7 @@ func Plan(seed uint64, round int, kinds []trait) Round {
 	for _, k := range kinds {
 		total += k.weight
 	}
-	for range 3 + rng.IntN(6) {
+	for range 5 + rng.IntN(8) {
 		// A place that is taken is drawn again, but not for ever.
 		for range 10 {
 			k := draw(kinds, rng.IntN(total))
