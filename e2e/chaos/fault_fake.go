@@ -51,12 +51,17 @@ func (m *machine) fakeDown(uint64) fault {
 func (m *machine) fakeCut(uint64) fault { return act{begin: func() error { m.wire.Cut(); return nil }} }
 
 // fakeLeaves takes a broker away, whose partitions get other leaders, and brings
-// it back on its port.
+// it back on its port. kfake goes on to serve a gone broker's connections, as one
+// that leads nothing any more, also when it is back: they are cut both times.
 func (m *machine) fakeLeaves(pick uint64) fault {
 	node := int32(pick % fakeBrokers)
 	return act{
-		func() error { return m.fake.RemoveNode(node) },
 		func() error {
+			defer m.wire.Cut()
+			return m.fake.RemoveNode(node)
+		},
+		func() error {
+			defer m.wire.Cut()
 			_, text, err := net.SplitHostPort(m.nodes[node])
 			if err != nil {
 				return err

@@ -257,16 +257,20 @@ func (c *Consumer) CatchUp(limit time.Duration) []Record {
 	return c.Records()
 }
 
-// ends asks where the partitions end, as often as a leader that moves demands.
+// ends asks where the partitions end, as often as a leader that moves demands: a
+// try that goes by what the client knew of leaders goes on for long.
 func (c *Consumer) ends(limit time.Duration) Offsets {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for {
-		ends, err := endOffsets(ctx, kadm.NewClient(c.client), c.topics)
+		try, done := context.WithTimeout(ctx, 3*time.Second)
+		ends, err := endOffsets(try, kadm.NewClient(c.client), c.topics)
+		done()
 		if err == nil {
 			return ends
 		}
+		c.client.ForceMetadataRefresh()
 		select {
 		case <-ctx.Done():
 			c.t.Fatal(err)
