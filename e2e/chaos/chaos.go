@@ -94,7 +94,7 @@ type machine struct {
 	consumer *harness.Consumer
 	sampler  *harness.Sampler
 	account  *harness.Account
-	parts    int // of the outbox that were ever made
+	parts    int // of the outbox: the number of the last one that was tried; belongs to who changes the table
 }
 
 // Run breaks and judges until the rounds or the time are used up. The first

@@ -59,12 +59,19 @@ func (m *machine) judge(spells []spell, ready, drained time.Duration) error {
 	return m.prune()
 }
 
+// dropOldPartitions leaves the one that rows go to. Which one that is the server
+// knows: a change whose COMMIT got no answer may have taken place.
+const dropOldPartitions = `DO $$ DECLARE old text; BEGIN
+	FOR old IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE i.inhparent = 'outbox'::regclass AND c.relname <> 'outbox_' || (
+			SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+			WHERE d.adrelid = 'outbox'::regclass AND a.attname = 'part')
+	LOOP EXECUTE format('DROP TABLE %I', old); END LOOP;
+END $$`
+
 // prune removes what was judged, from the table and from the topics.
 func (m *machine) prune() error {
-	statements := []string{"TRUNCATE outbox"}
-	for n := range m.parts {
-		statements = append(statements, fmt.Sprintf("DROP TABLE IF EXISTS outbox_%d", n))
-	}
+	statements := []string{"TRUNCATE outbox", dropOldPartitions}
 	for n := range 4 {
 		statements = append(statements, fmt.Sprintf("ALTER TABLE outbox DROP COLUMN IF EXISTS note%d", n))
 	}

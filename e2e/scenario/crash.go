@@ -45,15 +45,22 @@ const crashBatch = 20
 // nothing was confirmed before it was acknowledged. In the end all is delivered
 // and confirmed, and a relay that starts then repeats nothing.
 //
+// Seen red, at the first run each, with: a relay that confirms a batch before it
+// is published (events are lost); one that marks where a commit begins instead of where it
+// ends. Not with one that confirms what a keepalive says while records are
+// outstanding, for no keepalive comes here, nor with one that drops what a promise
+// says, for no answer is bad here: chaos sees those.
+//
 // binary is a tailer built with the tag crashpoints.
 func CrashPoints(t testing.TB, env Env, binary string) {
 	b := env.lay(t, bedOptions{})
 	b.config = b.config.With("delivery.batch_records", crashBatch)
 	if b.fake != nil {
-		slowProduce(b, 1)
+		slowProduce(b, 1, 60*time.Millisecond) // long enough for a position that is sent too early
 	}
 	lives := 0
 	confirmed := map[string]pglogrepl.LSN{} // what each life left
+	var looks []harness.Sample              // at its end
 	for _, c := range crashes {
 		for _, n := range c.passes {
 			b.backlog()
@@ -61,8 +68,7 @@ func CrashPoints(t testing.TB, env Env, binary string) {
 			relay := harness.StartRelay(t, harness.RelayOptions{Config: b.config, Binary: binary, Env: []string{"TAILER_CRASHPOINT=" + at}})
 			if c.stopping {
 				relay.Ready()
-				b.ledger.WaitDelivered(t, b.consumer, patience)
-				relay.Signal(syscall.SIGTERM)
+				relay.Signal(syscall.SIGTERM) // it drains first
 			}
 			// Were it not for the steady ones, the later passes might never come.
 			for end := time.Now().Add(patience); relay.Running(); {
@@ -72,17 +78,19 @@ func CrashPoints(t testing.TB, env Env, binary string) {
 				if !c.stopping {
 					b.ledger.Insert(t, lives%3, 1)
 				}
+				time.Sleep(10 * time.Millisecond)
 			}
 			if code := relay.ExitCode(); code != -1 {
 				t.Fatalf("at %s the relay exited with %d: not killed", at, code)
 			}
 			confirmed[at] = b.confirmed()
+			looks = append(looks, harness.Sample{Confirmed: confirmed[at], End: b.endsNow()})
 			lives++
 		}
 	}
 	b.backlog()
 	relay := b.start()
-	b.settle()
+	b.sampler.WaitConfirmed(b.current(), patience) // and not for events: one that is lost never comes
 	repeats := b.ledger.Check(t, b.consumer.CatchUp(patience)).Duplicates
 	relay.Kill()
 	relay = b.start()
@@ -90,6 +98,7 @@ func CrashPoints(t testing.TB, env Env, binary string) {
 	if again := b.ledger.Check(t, records).Duplicates - repeats; again != 0 {
 		t.Errorf("%d repeats by a relay whose predecessor had confirmed everything", again)
 	}
+	harness.AssertAcks(t, looks, records)
 	// Transactions come one after another here, so the end of one is never the
 	// begin of another one's commit: who confirms that begin gets the transaction
 	// once more.

@@ -55,7 +55,7 @@ func KillRounds(t testing.TB, env Env, opt KillOptions) {
 	b := env.lay(t, bedOptions{})
 	b.config = b.config.With("delivery.batch_records", batchRecords)
 	if b.fake != nil {
-		slowProduce(b, rng.Uint64())
+		slowProduce(b, rng.Uint64(), 20*time.Millisecond)
 	}
 	writers := b.ledger.Write(t, opt.Write)
 	var lives []life
@@ -76,13 +76,13 @@ func KillRounds(t testing.TB, env Env, opt KillOptions) {
 	}
 }
 
-// slowProduce makes kfake think about each produce request for up to 20 ms, so
+// slowProduce makes kfake think about each produce request for up to most, so
 // that kills fall into cycles and not between them.
-func slowProduce(b *bed, seed uint64) {
+func slowProduce(b *bed, seed uint64, most time.Duration) {
 	rng := rand.New(rand.NewPCG(seed, 2)) // control functions run one at a time
 	b.fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
-		think := time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
+		think := time.Duration(rng.Int64N(int64(most)))
 		b.fake.SleepControl(func() { time.Sleep(think) })
 		return nil, nil, false
 	})
