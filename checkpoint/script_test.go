@@ -126,5 +126,5 @@ func (p *player) play(words []string) (string, error) {
 	default:
 		return "", fmt.Errorf("unknown command")
 	}
-	return fmt.Sprintf("watermark %s, %d outstanding", p.tracker.Watermark(), p.tracker.outstanding()), nil
+	return fmt.Sprintf("watermark %s, %d outstanding", p.tracker.Watermark(), p.tracker.Outstanding()), nil
 }

@@ -136,8 +136,8 @@ func (t *Tracker) Done(k Ticket) pglogrepl.LSN {
 // last mark of the longest prefix of batches that are done. It never falls.
 func (t *Tracker) Watermark() pglogrepl.LSN { return pglogrepl.LSN(t.watermark.Load()) }
 
-// outstanding is how many batches were handed out and are not done.
-func (t *Tracker) outstanding() int {
+// Outstanding is how many batches were handed out and are not done.
+func (t *Tracker) Outstanding() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.open

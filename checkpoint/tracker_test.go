@@ -68,7 +68,7 @@ func (n *naive) bound() pglogrepl.LSN {
 	return low
 }
 
-func (n *naive) outstanding() (open []int) {
+func (n *naive) Outstanding() (open []int) {
 	for i, b := range n.batches {
 		if !b.done {
 			open = append(open, i)
@@ -127,7 +127,7 @@ func TestAgainstNaive(t *testing.T) {
 				model.batches = append(model.batches, naiveBatch{mark: min(mark, model.accepted), ticket: k})
 				pending = 0
 			case 5, 6: // a batch is done
-				if open := model.outstanding(); len(open) > 0 {
+				if open := model.Outstanding(); len(open) > 0 {
 					i := open[r.IntN(len(open))]
 					if r.IntN(2) == 0 {
 						i = open[0]
@@ -161,16 +161,16 @@ func TestAgainstNaive(t *testing.T) {
 				fail("watermark fell from %s to %s", last, got)
 			case got > model.accepted:
 				fail("watermark %s, above everything accepted (%s)", got, model.accepted)
-			case tracker.outstanding() != len(model.outstanding()):
-				fail("%d outstanding, want %d", tracker.outstanding(), len(model.outstanding()))
+			case tracker.Outstanding() != len(model.Outstanding()):
+				fail("%d outstanding, want %d", tracker.Outstanding(), len(model.Outstanding()))
 			}
 			last = got
 		}
-		for _, i := range model.outstanding() {
+		for _, i := range model.Outstanding() {
 			model.batches[i].done = true
 			tracker.Done(model.batches[i].ticket)
 		}
-		if got := tracker.Watermark(); got != model.bound() || tracker.outstanding() != 0 {
+		if got := tracker.Watermark(); got != model.bound() || tracker.Outstanding() != 0 {
 			fail("with nothing outstanding the watermark is %s, want %s", got, model.bound())
 		}
 	}
@@ -198,7 +198,7 @@ func TestTwoGoroutines(t *testing.T) {
 	stop := make(chan struct{})
 	watchers.Go(func() {
 		for last := pglogrepl.LSN(100); ; {
-			low, open := tracker.Watermark(), tracker.outstanding()
+			low, open := tracker.Watermark(), tracker.Outstanding()
 			if low < last || open < 0 || open > 8+cap(handed)+3 {
 				t.Errorf("watermark %s after %s, %d outstanding", low, last, open)
 				return
@@ -223,8 +223,8 @@ func TestTwoGoroutines(t *testing.T) {
 	publishers.Wait()
 	close(stop)
 	watchers.Wait()
-	if tracker.Watermark() != lsn || tracker.outstanding() != 0 {
-		t.Errorf("watermark %s with %d outstanding, want %s", tracker.Watermark(), tracker.outstanding(), lsn)
+	if tracker.Watermark() != lsn || tracker.Outstanding() != 0 {
+		t.Errorf("watermark %s with %d outstanding, want %s", tracker.Watermark(), tracker.Outstanding(), lsn)
 	}
 }
 

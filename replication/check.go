@@ -163,7 +163,34 @@ func streamError(op string, cfg Config, pg *pgconn.PgError) error {
 			Hint: "the slot can no longer be read: SELECT * FROM pg_replication_slots; shows how far it came. " +
 				"To go on from now: SELECT pg_drop_replication_slot(" + literal(cfg.Slot) + "); then tailer init --apply"}
 	}
-	return &Error{Op: op, Object: slot, Class: classifyState(pg.Code), Hint: HintOf(pg), Err: pg}
+	e := &Error{Op: op, Object: slot, Class: classifyState(pg.Code), Hint: HintOf(pg), Err: pg}
+	if pg.Code == "XX000" || pg.Code == "54000" {
+		e.unsendable = cfg.Slot
+		e.Hint = unsendable + "; docs/limits.md tells how to step over it"
+		if lsn := changeLSN(pg.Where); lsn != "" {
+			e.Err = fmt.Errorf("the server cannot send the change at %s: %w", lsn, pg)
+		}
+	}
+	return e
+}
+
+const unsendable = "Postgres cannot build the message of a row whose text comes near 1 GB (a bytea counts twice), and the slot stands before it: look for it in the outbox, publish it in another way and keep such rows out"
+
+// StepOver completes the hint of an error about a change that the server fails
+// to send, with what leads out of it: the slot is moved behind the transaction
+// that commits at the given position and was begun in the stream. Other errors
+// it returns as they are.
+func StepOver(err error, commit pglogrepl.LSN) error {
+	var e *Error
+	if !errors.As(err, &e) || e.unsendable == "" {
+		return err
+	}
+	over := *e
+	over.Err = fmt.Errorf("%w, in the transaction that commits at %s", e.Err, commit)
+	// The server sends what commits at or after the slot's position.
+	over.Hint = fmt.Sprintf("%s; then stop the relay and step over that transaction, whose rows are then not in Kafka: SELECT pg_replication_slot_advance(%s, '%s'); and tailer slot accept-gap if the relay then finds the slot moved",
+		unsendable, literal(e.unsendable), commit+1)
+	return &over
 }
 
 // skipsPublication recognises the warning by which PostgreSQL 18 tells that it

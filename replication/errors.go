@@ -51,7 +51,8 @@ type Error struct {
 	Hint   string // what to type next; may be empty
 	Err    error
 
-	unpublished bool // see Unpublished
+	unpublished bool   // see Unpublished
+	unsendable  string // the slot that stands before a change the server fails to send; see StepOver
 }
 
 // Error is one line and never contains a secret.

@@ -123,6 +123,7 @@ func (s *Stream) connect(ctx context.Context, start pglogrepl.LSN) error {
 		return &Error{Op: "identify", Object: "the server", Class: classifyCause(err), Hint: HintOf(err), Err: err}
 	}
 	s.server.SystemID, s.server.Timeline, s.server.BackendPID = id.SystemID, id.Timeline, conn.PgConn().PID()
+	s.server.Flushed = id.XLogPos
 	if err := checkPosition(s.cfg, start, id.XLogPos); err != nil {
 		closeQuietly(conn)
 		return err

@@ -42,6 +42,7 @@ type Server struct {
 	Timeline      int32
 	Database      string
 	BackendPID    uint32        // the walsender's
+	Flushed       pglogrepl.LSN // where its WAL ended at connect
 	SenderTimeout time.Duration // wal_sender_timeout as it holds for this session; 0: off
 }
 

@@ -77,6 +77,9 @@ func (h *handoff) offer(ctx context.Context, b *sink.Batch) error {
 	}
 }
 
+// taken tells that nothing is on offer.
+func (h *handoff) taken() bool { return len(h.offered) == 0 }
+
 // close tells the publisher that nothing will follow what is on offer.
 func (h *handoff) close() { close(h.offered) }
 

@@ -47,6 +47,7 @@ type health struct {
 	state string // "active", "standby", "" when not ready; guarded by mu
 	cause string // why not ready; "" before the first word; guarded by mu
 	fault string // what is wrong although the stream flows; guarded by mu
+	doubt string // why it may not flow although it is open; guarded by mu
 }
 
 func newHealth(m *metrics) *health {
@@ -72,6 +73,14 @@ func (h *health) Fault(cause string) {
 	h.fault = strings.Join(strings.Fields(cause), " ")
 }
 
+// Doubt says why a stream that is open may end where the one before it did; ""
+// takes it back.
+func (h *health) Doubt(cause string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doubt = strings.Join(strings.Fields(cause), " ")
+}
+
 func (h *health) set(state, cause string) {
 	h.mu.Lock()
 	h.state, h.cause = state, cause
@@ -88,7 +97,9 @@ func (h *health) ready() (bool, string) {
 	h.mu.Lock()
 	state, cause := h.state, h.cause
 	if state == "active" {
-		cause = h.fault
+		if cause = h.fault; cause == "" {
+			cause = h.doubt
+		}
 	}
 	h.mu.Unlock()
 	if state == "standby" || (state == "active" && cause == "" && len(blocked) == 0) {

@@ -32,9 +32,13 @@ func newLogger(w io.Writer, cfg LogConfig) *slog.Logger {
 }
 
 // readable writes positions and durations as people and Postgres do: the JSON
-// handler would print bare integers.
+// handler would print bare integers. A hint that there is none is left out.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
+	case slog.KindString:
+		if a.Key == "hint" && a.Value.String() == "" {
+			return slog.Attr{}
+		}
 	case slog.KindDuration:
 		a.Value = slog.StringValue(a.Value.Duration().String())
 	case slog.KindAny:

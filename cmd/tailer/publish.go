@@ -163,6 +163,9 @@ func (s *session) confirm(late context.Context, t checkpoint.Ticket, events bool
 	mark := s.tracker.Done(t)
 	s.keeper.keep(late, mark, events)
 	s.stream.Confirm(mark)
+	if events {
+		s.doubt.confirmed(mark)
+	}
 }
 
 // heard waits until the server has sent something within the last two intervals

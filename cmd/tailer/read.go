@@ -34,6 +34,7 @@ type reader struct {
 	table   replication.Table
 	reload  func(context.Context) error // reads the schemas anew
 	health  *health
+	doubt   *doubt
 	metrics *metrics
 	log     *slog.Logger
 
@@ -68,6 +69,9 @@ func (r *reader) run(ctx, stop context.Context) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case stop.Err() == nil || reading == ctx:
+			if r.decoder.InTransaction() {
+				err = replication.StepOver(err, r.msg.CommitLSN)
+			}
 			return err
 		}
 		if stop.Err() != nil {
@@ -95,6 +99,9 @@ func (r *reader) step(ctx context.Context, frame *replication.Frame) error {
 	if frame.Keepalive {
 		if r.decoder.InTransaction() {
 			return nil
+		}
+		if r.batch == nil && r.hand.taken() && r.tracker.Outstanding() == 0 {
+			r.doubt.decoded(frame.WALEnd)
 		}
 		return r.mark(ctx, frame.WALEnd)
 	}

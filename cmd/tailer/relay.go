@@ -47,6 +47,7 @@ type relay struct {
 	law       *gapLaw
 	facts     facts
 	streamed  bool // there was a session
+	doubt     doubt
 	drain     time.Duration
 	isolation int                     // bound of a session's window
 	current   atomic.Pointer[session] // whose cycles are running
@@ -124,6 +125,7 @@ func (r *relay) run(ctx context.Context) error {
 		case verdictRetry:
 			r.metrics.Retry(v.peer, "session")
 			r.health.NotReady(v.cause)
+			r.doubt.raise(withHint(errors.New(v.cause), v.hint))
 			r.log.Warn("session ended", "retry_in", pause.Round(time.Millisecond), "err", err, "hint", v.hint)
 		}
 		if sleep(ctx, pause, func() {}) != nil {
@@ -185,6 +187,7 @@ func (r *relay) session(ctx context.Context) error {
 	opening.end()
 	r.streamed = true
 	r.facts.begin(stream.Start())
+	r.doubt.begin(server.Flushed, stream.Start(), r.health)
 	r.health.Active()
 
 	err = s.run(ctx)
@@ -253,7 +256,7 @@ func (s *session) run(shutdown context.Context) error {
 
 func (s *session) reader() *reader {
 	return &reader{stream: s.stream, tracker: s.tracker, hand: s.hand, mapping: s.mapping,
-		table: s.relay.stream.Table, reload: s.encoder.reload, health: s.health, metrics: s.metrics, log: s.log,
+		table: s.relay.stream.Table, reload: s.encoder.reload, health: s.health, doubt: &s.doubt, metrics: s.metrics, log: s.log,
 		plans: make(map[*decoder.Relation]*schema.Plan)}
 }
 
