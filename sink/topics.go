@@ -58,6 +58,14 @@ func (l *limits) learn(from *limits) {
 	l.topics = maps.Clone(from.topics)
 }
 
+// asked is a number of the configuration for the log: -1 leaves it to the broker.
+func asked(n int) any {
+	if n < 0 {
+		return "the broker's default"
+	}
+	return n
+}
+
 // ensure sees to it that a topic exists and that its limit is known, and creates it where that is wanted. A topic is
 // never created by naming it in a request for metadata.
 func ensure(ctx context.Context, cl *kgo.Client, cfg TopicsConfig, topic string, l *limits, log *slog.Logger) error {
@@ -68,7 +76,7 @@ func ensure(ctx context.Context, cl *kgo.Client, cfg TopicsConfig, topic string,
 		if err := create(ctx, cl, cfg, topic); err != nil {
 			return err
 		}
-		log.Info("created topic", "topic", topic, "partitions", cfg.Partitions, "replication_factor", cfg.Replication)
+		log.Info("created topic", "topic", topic, "partitions", asked(int(cfg.Partitions)), "replication_factor", asked(int(cfg.Replication)))
 	}
 	n, err := maxMessageBytes(ctx, cl, topic)
 	if err != nil {

@@ -96,8 +96,9 @@ func (r *relay) run(ctx context.Context) error {
 			wait.reset()
 		}
 		v := classify(err)
+		cause := withHint(errors.New(v.cause), v.hint)
 		if r.streamed && replication.Unpublished(err) {
-			v.kind, v.cause = verdictRetry, r.facts.refused(err, r.log) // it was right once
+			v.kind, cause = verdictRetry, r.facts.refused(err, r.log) // it was right once
 		}
 		if v.kind != verdictStandby {
 			holder = 0
@@ -124,8 +125,8 @@ func (r *relay) run(ctx context.Context) error {
 			fallthrough
 		case verdictRetry:
 			r.metrics.Retry(v.peer, "session")
-			r.health.NotReady(v.cause)
-			r.doubt.raise(withHint(errors.New(v.cause), v.hint))
+			r.health.NotReady(cause)
+			r.doubt.raise(cause)
 			r.log.Warn("session ended", "retry_in", pause.Round(time.Millisecond), "err", err, "hint", v.hint)
 		}
 		if sleep(ctx, pause, func() {}) != nil {

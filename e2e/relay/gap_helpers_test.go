@@ -176,7 +176,18 @@ func (o *outbox) timeline() {
 	if err := o.pg.Stop("fast"); err != nil {
 		o.t.Fatal(err)
 	}
-	signal := filepath.Join(o.pg.DataDir(), "recovery.signal")
+	o.signal("recovery.signal")
+	if err := o.pg.StartAgain(); err != nil {
+		o.t.Fatal(err)
+	}
+	o.again()
+	harness.Eventually(o.t, soon, "the server is a primary again", func() bool { return o.text("SELECT pg_is_in_recovery()::text") == "false" })
+}
+
+// signal lays a file into the data folder by which the server starts otherwise.
+func (o *outbox) signal(name string) {
+	o.t.Helper()
+	signal := filepath.Join(o.pg.DataDir(), name)
 	if err := os.WriteFile(signal, nil, 0o600); err != nil {
 		o.t.Fatal(err)
 	}
@@ -189,11 +200,6 @@ func (o *outbox) timeline() {
 			o.t.Fatal(err)
 		}
 	}
-	if err := o.pg.StartAgain(); err != nil {
-		o.t.Fatal(err)
-	}
-	o.again()
-	harness.Eventually(o.t, soon, "the server is a primary again", func() bool { return o.text("SELECT pg_is_in_recovery()::text") == "false" })
 }
 
 // promotable lets timeline find no WAL but the server's own.
