@@ -72,7 +72,6 @@ func TestConfigErrors(t *testing.T) {
 		{name: "exactly_once", yaml: "delivery:\n  mode: exactly_once\n", want: []string{"tailer.yaml:5: delivery.mode: exactly_once is not available: the transactional publisher does not exist yet: use at_least_once, whose repeats carry the same id and sequence"}},
 		{name: "after_publish mark", yaml: "outbox:\n  after_publish: mark\n", want: []string{"tailer.yaml:5: outbox.after_publish: mark is not available: this version never writes to the outbox: rows are kept, remove them with a job of your own"}},
 		{name: "after_publish delete", yaml: "outbox:\n  after_publish: delete\n", want: []string{"tailer.yaml:5: outbox.after_publish: delete is not available: this version never writes to the outbox: rows are kept, remove them with a job of your own"}},
-		{name: "preset simple", yaml: "outbox:\n  preset: simple\n", want: []string{"tailer.yaml:5: outbox.preset: simple is not available: its published columns need outbox.after_publish, which this version does not have"}},
 		{name: "block_key", yaml: "dlq:\n  block_key: true\n", want: []string{"tailer.yaml:5: dlq.block_key is not available: blocking a key needs the replay of dead letters, which this version does not have"}},
 		{name: "rules", yaml: "routing:\n  rules: []\n", want: []string{"tailer.yaml:5: routing.rules is not available: this version routes by routing.topic and schema.types.TYPE.topic only"}},
 		{name: "checkpoint", yaml: "checkpoint:\n  table: a.b.c\n  topic: t\n", want: []string{

@@ -53,6 +53,7 @@ var roles = []string{"id", "occurred_at", "aggregatetype", "key", "type", "paylo
 var presets = map[string]map[string]string{
 	"default":  {"id": "id", "occurred_at": "occurred_at", "key": "aggregate_id", "type": "type", "payload": "payload", "headers": "headers"},
 	"debezium": {"id": "id", "aggregatetype": "aggregatetype", "key": "aggregateid", "type": "type", "payload": "payload"},
+	"simple":   {"id": "id", "type": "message_type", "payload": "payload", "occurred_at": "created_at"},
 }
 
 // debeziumTopic is where the Outbox Event Router sends by default.
@@ -76,8 +77,7 @@ var configKeys = []key{
 	{path: "outbox.table", def: "public.outbox", field: func(c *Config) any { return &c.Outbox.Table },
 		doc: "Outbox table as `schema.table`, as in the catalogue, without case folding. A part that has a dot or a quote is double-quoted. For a partitioned table name the root."},
 	{path: "outbox.preset", def: "default", allowed: []string{"default", "debezium", "simple"}, field: func(c *Config) any { return &c.Outbox.Preset },
-		doc:    "Shape of the table. `default`: id, occurred_at, aggregate_id, type, payload, headers, sent_at. `debezium`: id, aggregatetype, aggregateid, type, payload; it also makes `record.profile: debezium` and `routing.topic: outbox.event.{aggregatetype}` the defaults.",
-		refuse: when(func(c *Config) bool { return c.Outbox.Preset == "simple" }, "its published columns need outbox.after_publish, which this version does not have")},
+		doc: "Shape of the table. `default`: id, occurred_at, aggregate_id, type, payload, headers, sent_at. `debezium`: id, aggregatetype, aggregateid, type, payload; it also makes `record.profile: debezium` and `routing.topic: outbox.event.{aggregatetype}` the defaults. `simple`: id, message_type, payload, created_at, and published and published_at, which are the application's: the relay does not write to the table. It has no key, so events go to any partition and have no order, unless `outbox.columns.key` names a column."},
 	{path: "outbox.columns", field: func(c *Config) any { return &c.Outbox.Columns },
 		doc:     "Columns that differ from the preset's, as `role: column`. Roles: id, key, type, payload, headers, occurred_at, correlation_id, causation_id, traceparent, tenant, aggregatetype. An empty column takes the role away.",
 		example: "{type: event_type, tenant: tenant}"},

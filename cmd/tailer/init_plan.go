@@ -152,8 +152,12 @@ func createTable(cfg *Config) string {
 	for _, p := range cfg.Outbox.HeaderColumns {
 		add(p.Value, "text")
 	}
-	if cfg.Outbox.Preset == "default" {
+	switch cfg.Outbox.Preset {
+	case "default":
 		add("sent_at", "timestamptz")
+	case "simple":
+		add("published", "boolean NOT NULL DEFAULT false")
+		add("published_at", "timestamptz")
 	}
 	return fmt.Sprintf("CREATE TABLE %s (\n%s\n)", quoteIdent(cfg.Outbox.TableSchema, cfg.Outbox.TableName), strings.Join(lines, ",\n"))
 }

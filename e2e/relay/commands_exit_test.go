@@ -189,7 +189,7 @@ func TestExitCodes(t *testing.T) {
 	t.Run("configuration", func(t *testing.T) {
 		got := harness.Run(t, harness.Config{
 			"postgres": harness.Config{"dsn": "postgres://127.0.0.1/shop", "slott": "x", "slot": "Not A Slot"},
-			"outbox":   harness.Config{"preset": "simple", "null_key": "drop"},
+			"outbox":   harness.Config{"preset": "plain", "null_key": "drop"},
 			"kafka":    harness.Config{"brokers": []string{"127.0.0.1:1"}, "compression": 7},
 			"schema":   harness.Config{"registry": harness.Config{"url": "${NOWHERE_DEFINED}"}},
 			"delivery": harness.Config{"mode": "exactly_once"},
@@ -197,7 +197,7 @@ func TestExitCodes(t *testing.T) {
 		if got.Code != 2 {
 			t.Errorf("exit code %d", got.Code)
 		}
-		for _, text := range []string{"postgres.slott", "nearest is postgres.slot", "Not A Slot", "simple", "outbox.null_key", "kafka.compression", "NOWHERE_DEFINED", "exactly_once", "tailer.yaml:", "hint: "} {
+		for _, text := range []string{"postgres.slott", "nearest is postgres.slot", "Not A Slot", "outbox.preset", "outbox.null_key", "kafka.compression", "NOWHERE_DEFINED", "exactly_once", "tailer.yaml:", "hint: "} {
 			if !strings.Contains(got.Stderr, text) {
 				t.Errorf("nothing is said of %q in\n%s", text, got.Stderr)
 			}

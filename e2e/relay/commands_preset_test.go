@@ -22,7 +22,7 @@ const everything = `SELECT coalesce(string_agg(o, E'\n' ORDER BY o), '') FROM (
 // init that does not look for the publication.
 func TestPresetsFromAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ preset, insert, topic, key, value, id string }{
+	for _, c := range []struct{ preset, key, insert, topic, value, id string }{
 		{
 			preset: "default", topic: "order", key: "order-42", value: `{"n": 1}`, id: "ce_id",
 			insert: `INSERT INTO outbox (aggregate_id, type, payload) VALUES ('order-42', 'order.placed.v1', '{"n":1}') RETURNING id::text`,
@@ -30,6 +30,10 @@ func TestPresetsFromAnEmptyDatabase(t *testing.T) {
 		{
 			preset: "debezium", topic: "outbox.event.Order", key: "42", value: `{"n": 1}`, id: "id",
 			insert: `INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('Order', '42', 'OrderPlaced', '{"n":1}') RETURNING id::text`,
+		},
+		{
+			preset: "simple", topic: "order", value: `{"n": 1}`, id: "ce_id", // and no key
+			insert: `INSERT INTO outbox (message_type, payload) VALUES ('order.placed.v1', '{"n":1}') RETURNING id::text`,
 		},
 	} {
 		t.Run(c.preset, func(t *testing.T) {
@@ -80,7 +84,7 @@ func TestPresetsFromAnEmptyDatabase(t *testing.T) {
 			id := pg.Query1In(t, "shop", c.insert)
 			process := harness.StartRelay(t, harness.RelayOptions{Config: relay}).Ready()
 			record := harness.NewConsumer(t, fake.Addrs(), c.topic).WaitLen(1, waitLimit)[0]
-			if got, _ := record.Header(c.id); got != id || string(record.Key) != c.key || string(record.Value) != c.value {
+			if got, _ := record.Header(c.id); got != id || string(record.Key) != c.key || (record.Key == nil) != (c.key == "") || string(record.Value) != c.value {
 				t.Errorf("event %s arrived as %s, key %q, value %s", id, got, record.Key, record.Value)
 			}
 			// The monitor's queries and status need no more rights.
