@@ -232,8 +232,8 @@ func (l *loader) checkSchema(s scope) {
 			l.problem("schema.registry.url", "schema.registry.url has a user in it: use schema.registry.username and password_file")
 		}
 	}
-	if !strings.Contains(reg.Subject, "{type}") {
-		l.problem("schema.registry.subject", "schema.registry.subject: %q has no {type}, so all types would share a subject", reg.Subject)
+	if !strings.Contains(reg.Subject, "{type}") && !strings.Contains(reg.Subject, "{record}") {
+		l.problem("schema.registry.subject", "schema.registry.subject: %q has neither {type} nor {record}, so all types would share a subject", reg.Subject)
 	}
 	l.oneSecret("schema.registry", reg.PasswordFile, reg.PasswordValue)
 	if (reg.PasswordValue != "" || reg.PasswordFile != "") && reg.Username == "" {
