@@ -13,7 +13,7 @@ import (
 // cannot hold, end the relay at its start: all of them at once, each with its
 // file and field.
 //
-// Seen red with defaults that are looked at when a field is missing.
+// Seen red with a union whose default may be of another branch.
 func TestCase_W11_W13_SchemasThatCannotBe(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(t, outboxOptions{})
@@ -47,7 +47,7 @@ func TestCase_W11_W13_SchemasThatCannotBe(t *testing.T) {
 // Types that are no names of Avro or Kafka reach schema and topic by the map of
 // types, and are never mended into another one's name.
 //
-// Seen red with a topic whose illegal characters are replaced.
+// Seen red with topics whose names are not looked at.
 func TestCase_W13_TypesThatAreNoNames(t *testing.T) {
 	t.Parallel()
 	reg := newRegistry(t)
