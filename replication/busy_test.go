@@ -2,6 +2,7 @@ package replication_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -55,13 +56,16 @@ func TestWorking(t *testing.T) {
 	server, cfg := outbox(t, postgres.Options{Settings: map[string]string{"logical_decoding_work_mem": "64kB"}})
 	server.Exec(t, "CREATE TABLE another (n bigint)")
 	s := open(t, cfg)
-	go func() {
+	ctx, stop := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	reading.Go(func() {
 		for {
-			if _, err := s.Next(t.Context()); err != nil {
+			if _, err := s.Next(ctx); err != nil {
 				return
 			}
 		}
-	}()
+	})
+	t.Cleanup(func() { stop(); reading.Wait() }) // before the stream is closed
 	conn := server.Conn(t, "postgres")
 	wait := func(want bool) {
 		t.Helper()
