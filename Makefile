@@ -55,7 +55,7 @@ test-pg: build ## end to end on PostgreSQL 14 to 18; PG="14 18" for some of them
 test-kill: build ## 200 rounds of kill -9 under load; ROUNDS=20 for fewer
 	TAILER_KILL_ROUNDS=$(or $(ROUNDS),200) $(E2E) -timeout 30m ./e2e/kill
 
-chaos: build ## everything breaks, by a seed; ROUNDS=20 or FOR=10m, SEED, FIRST, BROKER=fake|real, MODE=at_least_once|exactly_once
+chaos: build ## everything breaks, by a seed; ROUNDS=20 or FOR=10m, SEED, FIRST, BROKER=fake|real
 	TAILER_CHAOS_ROUNDS='$(ROUNDS)' TAILER_CHAOS_FOR='$(FOR)' TAILER_CHAOS_SEED='$(SEED)' TAILER_CHAOS_FIRST='$(FIRST)' \
 	TAILER_CHAOS_BROKER='$(BROKER)' TAILER_CHAOS_MODE='$(MODE)' TAILER_CHAOS_LOGS='$(LOGS)' $(E2E) -v -timeout 0 ./e2e/chaos/run
 

@@ -56,6 +56,13 @@ func TestHelpHasAnExampleForEachCommand(t *testing.T) {
 			t.Errorf("%s --help: exit %d, %s%s", command.Name, code, stdout, stderr)
 		}
 	}
+	// Small commands take each key, and do not list them all.
+	for _, command := range []string{"health", "status", "slot drop"} {
+		_, stdout, _ := tailer(t.Context(), variables(), append(strings.Fields(command), "--help")...)
+		if strings.Contains(stdout, "--kafka-brokers") || !strings.Contains(stdout, "tailer run --help") {
+			t.Errorf("%s --help:\n%s", command, stdout)
+		}
+	}
 	if code, stdout, _ := tailer(t.Context(), variables()); code != 0 || !strings.Contains(stdout, "COMMANDS:") {
 		t.Errorf("tailer alone: exit %d, %s", code, stdout)
 	}

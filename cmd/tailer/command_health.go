@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -17,11 +19,11 @@ func (env *environment) healthCommand() *cli.Command {
 		Usage:     "ask the relay beside it whether it is ready (for container checks)",
 		UsageText: "tailer health [--live] [--config FILE] [flags]\n\nExample:\n   tailer health --live --http-listen 0.0.0.0:9479",
 		Description: "Asks /readyz, or /healthz with --live, at http.listen, prints the answer, and exits\n" +
-			"with 0 when it is good, else with 1.",
+			"with 0 when it is good, else with 1." + quietly,
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "live", Usage: "ask /healthz: is a loop wedged?"},
 			&cli.DurationFlag{Name: "timeout", Usage: "how long to wait for an answer", Value: 3 * time.Second},
-		}, append(configFlags(), hiddenFlags()...)...),
+		}, quietFlags()...),
 		Action: func(c *cli.Context) error {
 			cfg, _, err := env.load(c, forHTTP)
 			if err != nil {
@@ -37,7 +39,8 @@ func (env *environment) healthCommand() *cli.Command {
 			}
 			code, body, err := ask(base+path, c.Duration("timeout"))
 			if err != nil {
-				return fmt.Errorf("ask the relay: %w", err)
+				return &exitError{code: exitRetry, err: fmt.Errorf("no relay answers at %s: %w", base, bare(err)),
+					hint: "start it (tailer run), or say where it listens: --http-listen HOST:PORT, as it logged with \"http listening\""}
 			}
 			fmt.Fprintln(env.stdout, body)
 			if code != http.StatusOK {
@@ -46,6 +49,17 @@ func (env *environment) healthCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// bare is a failed request without method and address, which are said already.
+func bare(err error) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		err = e.Err
+	}
+	if e := (*net.OpError)(nil); errors.As(err, &e) {
+		err = e.Err
+	}
+	return err
 }
 
 // relayURL is where a relay with this http.listen answers on the same machine.
@@ -67,9 +81,9 @@ func relayURL(listen string) (string, error) {
 }
 
 // ask gets one short page. A proxy of the environment is none of its business.
-func ask(url string, timeout time.Duration) (code int, body string, err error) {
+func ask(address string, timeout time.Duration) (code int, body string, err error) {
 	client := &http.Client{Timeout: timeout, Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
-	resp, err := client.Get(url)
+	resp, err := client.Get(address)
 	if err != nil {
 		return 0, "", err
 	}

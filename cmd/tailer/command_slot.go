@@ -18,7 +18,7 @@ import (
 func (env *environment) slotCommand() *cli.Command {
 	flags := func(own ...cli.Flag) []cli.Flag {
 		own = append(own, jsonFlag())
-		return append(own, append(configFlags(), hiddenFlags()...)...)
+		return append(own, quietFlags()...)
 	}
 	slot := &cli.Command{
 		Name:      "slot",
@@ -33,7 +33,7 @@ func (env *environment) slotCommand() *cli.Command {
 				Usage:     "create the slot, unless that would hide a gap",
 				UsageText: "tailer slot create [--json] [--config FILE] [flags]\n\nExample:\n   tailer slot create --config tailer.yaml",
 				Description: "A new slot begins at the end of the WAL. For a relay that ran, all that was written since\n" +
-					"is not in it: create refuses until the gap is accepted. It waits for open transactions.",
+					"is not in it: create refuses until the gap is accepted. It waits for open transactions." + quietly,
 				Flags: flags(),
 				Action: func(c *cli.Context) error {
 					return env.slotAction(c, createTheSlot)
@@ -44,7 +44,7 @@ func (env *environment) slotCommand() *cli.Command {
 				Usage:     "drop the slot, so that Postgres no longer keeps WAL for it",
 				UsageText: "tailer slot drop [--json] [--config FILE] [flags]\n\nExample:\n   tailer slot drop --config tailer.yaml",
 				Description: "Refuses a slot that is in use, or that is not a relay's. What was not relayed is then only\n" +
-					"in the table.",
+					"in the table." + quietly,
 				Flags: flags(),
 				Action: func(c *cli.Context) error {
 					return env.slotAction(c, dropSlot)
@@ -56,7 +56,7 @@ func (env *environment) slotCommand() *cli.Command {
 				UsageText: "tailer slot accept-gap [--by NAME] [--reason TEXT] [--json] [--config FILE] [flags]\n\nExample:\n   tailer slot accept-gap --by alice --reason \"slot was dropped in an incident\" --config tailer.yaml",
 				Description: "Records in checkpoint.table's second table, the one with _gaps behind its name, who accepted\n" +
 					"it, when, why, and the positions from and to. Where the slot is gone the end is that of the\n" +
-					"slot made next. Without a gap nothing is recorded.",
+					"slot made next. Without a gap nothing is recorded." + quietly,
 				Flags: flags(
 					&cli.StringFlag{Name: "by", Usage: "who decides, a `NAME`", DefaultText: "the operating system's user and host"},
 					&cli.StringFlag{Name: "reason", Usage: "a `TEXT` to record", DefaultText: "what was found"},

@@ -88,8 +88,8 @@ func (env *environment) statusCommand() *cli.Command {
 		Usage:     "show slot, publication, table, stored position and relay",
 		UsageText: "tailer status [--json] [--config FILE] [flags]\n\nExample:\n   tailer status --json --config tailer.yaml",
 		Description: "Asks Postgres, and the relay at http.listen where one answers. Exits with 0 when\n" +
-			"Postgres was asked, whatever it said.",
-		Flags: append([]cli.Flag{jsonFlag()}, append(configFlags(), hiddenFlags()...)...),
+			"Postgres was asked, whatever it said." + quietly,
+		Flags: append([]cli.Flag{jsonFlag()}, quietFlags()...),
 		Action: func(c *cli.Context) error {
 			cfg, _, err := env.load(c, forDatabase)
 			if err != nil {

@@ -29,6 +29,24 @@ func configFlags() []cli.Flag {
 	return flags
 }
 
+// quietFlags are the same for a command that needs few of them: help shows
+// --config alone, and where the others are told.
+func quietFlags() []cli.Flag {
+	flags := append(configFlags(), hiddenFlags()...)
+	for _, f := range flags[1:] {
+		switch f := f.(type) {
+		case *cli.BoolFlag:
+			f.Hidden = true
+		case *cli.StringFlag:
+			f.Hidden = true
+		}
+	}
+	return flags
+}
+
+// quietly ends the description of a command with quietFlags.
+const quietly = "\n\nEach key of the configuration is a flag here too: `tailer run --help` lists them."
+
 // refusedWhole: no value of the key is of use yet. Its flag exists, for the
 // reason why not, but help does not show it.
 func (k *key) refusedWhole() bool { return k.refuse != nil && k.refuse(&Config{}) != "" }

@@ -182,7 +182,7 @@ func TestHTTPServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	stop(ctx)
-	if code, _, stderr := tailer(t.Context(), variables(), "health", "--http-listen", addr); code != 1 || !strings.HasPrefix(stderr, "tailer: ask the relay: ") {
+	if code, _, stderr := tailer(t.Context(), variables(), "health", "--http-listen", addr); code != 1 || !strings.HasPrefix(stderr, "tailer: no relay answers at http://"+addr+": ") {
 		t.Errorf("stopped: exit %d, %s", code, stderr)
 	}
 	if addr, stop, err := serveHTTP(t.Context(), "", h, m, log); addr != "" || err != nil {
