@@ -75,6 +75,9 @@ func dial(ctx context.Context, cfg Config, replication bool) (*pgx.Conn, *backlo
 	}
 	delete(pc.RuntimeParams, "replication")
 	pc.AfterConnect = tuneSession
+	if cfg.notice != nil {
+		pc.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { cfg.notice((*pgconn.PgError)(n)) }
+	}
 
 	var socket *backlogConn
 	if replication {

@@ -27,11 +27,12 @@ type Config struct {
 	Password    func() (string, error) // called for every new connection; nil: the DSN's own
 	Slot        string
 	Publication string
-	Table       Table         // what the publication must contain: the root of a partitioned table
-	Columns     []Column      // what it must send of the table
-	Warn        func(Warning) // told at every opening; nil: logged
-	Alive       func() bool   // while false no status is sent, so that the server cuts a wedged relay off; nil: always
-	Busy        func() bool   // whether the server was seen, over another connection, to be at work for this stream: see Working; nil: never
+	Table       Table                 // what the publication must contain: the root of a partitioned table
+	Columns     []Column              // what it must send of the table
+	Warn        func(Warning)         // told at every opening; nil: logged
+	Alive       func() bool           // while false no status is sent, so that the server cuts a wedged relay off; nil: always
+	notice      func(*pgconn.PgError) // told of notices on ordinary connections; nil: nobody
+	Busy        func() bool           // whether the server was seen, over another connection, to be at work for this stream: see Working; nil: never
 }
 
 // Server is what the server said about itself at connect.

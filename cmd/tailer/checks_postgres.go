@@ -171,6 +171,11 @@ func (x *examination) slot(ctx context.Context) []outcome {
 		return failures(x.law.tables.stops(v, x.stored, server), exitGap)
 	}
 	says := fmt.Sprintf("confirmed up to %s, %s behind", slot.ConfirmedFlush, sizeText(slot.Lag()))
+	if !slot.Active && x.published.Exists {
+		if err := replication.Peek(ctx, x.stream); replication.Classify(err) == replication.Gap {
+			return failures(err, exitGap)
+		}
+	}
 	if slot.Active {
 		says += fmt.Sprintf(", in use by server process %d", slot.ActivePID)
 	}

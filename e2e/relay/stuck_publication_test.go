@@ -34,7 +34,12 @@ func TestCase_S01_SlotOlderThanThePublication(t *testing.T) {
 			o.named(o.exits(o.config, 3, `publication "tailer"`, "does not exist"), "tailer init --apply")
 			o.init(o.config)
 			hint := o.exits(o.config, 3, olderSlot, "in the WAL, and rows written before it cannot be read through it", "SQLSTATE")
+			harness.Eventually(t, soon, "the slot is free", func() bool { return o.text("SELECT active::text FROM pg_replication_slots") == "false" })
+			if got := o.doctor(o.config, 3); len(got) != 1 || !strings.HasPrefix(got[0], "fail postgres.slot: ") || !strings.Contains(got[0], olderSlot) || !strings.HasSuffix(got[0], "\n> "+hint) {
+				t.Errorf("doctor finds %q", got)
+			}
 			onward(o, hint)
+			o.finds(o.config, 0)
 			o.recovers(o.config, o.order())
 		})
 	}
