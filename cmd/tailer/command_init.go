@@ -76,6 +76,7 @@ func applyInit(ctx context.Context, w io.Writer, cfg *Config, role string, log *
 		return err
 	}
 	var misfits []string
+	code := exitUsage
 	created := map[string]bool{}
 	for _, s := range initSteps(cfg, role) {
 		f, err := s.look(ctx, conn)
@@ -85,6 +86,9 @@ func applyInit(ctx context.Context, w io.Writer, cfg *Config, role string, log *
 		if f.exists {
 			fmt.Fprintf(w, "-- %s exists, skipped:\n%s\n", s.what, comment(s.sql))
 			if f.misfit != "" {
+				if f.gap {
+					code = exitGap
+				}
 				misfits = append(misfits, fmt.Sprintf("%s does not fit: %s", s.what, f.misfit))
 				fmt.Fprintf(w, "-- it does not fit: %s\n--   %s\n", f.misfit, f.remedy)
 			}
@@ -117,7 +121,7 @@ func applyInit(ctx context.Context, w io.Writer, cfg *Config, role string, log *
 		fmt.Fprintf(w, "-- the role has no password yet: \\password %s\n", quoteIdent(role))
 	}
 	if len(misfits) > 0 {
-		return usageError("the lines above say what to type; init never alters or drops", "%s", strings.Join(misfits, "; "))
+		return &exitError{code: code, err: errors.New(strings.Join(misfits, "; ")), hint: "the lines above say what to type; init never alters or drops"}
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ type found struct {
 	exists bool
 	misfit string // why the relay will refuse it
 	remedy string // what to type about that
+	gap    bool   // events may be missing: a person must decide
 }
 
 // initSteps are what `init` makes, in the only right order: the publication
@@ -167,7 +168,7 @@ func judged(exists bool, err error) found {
 	f := found{exists: exists}
 	var e *replication.Error
 	if exists && errors.As(err, &e) {
-		f.misfit, f.remedy = e.Err.Error(), e.Hint
+		f.misfit, f.remedy, f.gap = e.Err.Error(), e.Hint, e.Class == replication.Gap
 	}
 	return f
 }

@@ -219,6 +219,9 @@ func TestCase_L06_SlotLost(t *testing.T) {
 			if n := strings.Count(logs, "session ended"); n > 3 {
 				t.Errorf("%d sessions were tried", n)
 			}
+			if got := harness.Run(t, o.config, "init", "--apply"); got.Code != 3 {
+				t.Errorf("init over a lost slot: exit code %d\n%s", got.Code, got.Stderr)
+			}
 			o.typed(o.config, remedy)
 			o.recovers(o.config, o.order())
 			if got := o.text("SELECT count(*)::text FROM tailer_state_gaps WHERE to_lsn > from_lsn"); got != "1" {
