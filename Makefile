@@ -23,7 +23,7 @@ RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env C
 # Tests of other processes are never answered from Go's cache of results.
 E2E = TAILER_E2E_BINARY='$(CURDIR)/bin/tailer' $(GO) test -count=1 -p 1 -parallel 4
 
-.PHONY: help build test test-unit test-e2e test-kafka test-pg test-kill test-chaos chaos bench lint demo soak clean
+.PHONY: help build test test-unit test-e2e test-kafka test-pg test-kill test-chaos test-fresh chaos bench lint demo soak clean
 
 help: ## what there is (the default)
 	@grep -E '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## /\1\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -62,6 +62,9 @@ chaos: build ## everything breaks, by a seed; ROUNDS=20 or FOR=10m, SEED, FIRST,
 test-chaos: ## 5 minutes of it on kfake, 3 on a real Kafka; the last round of each is finished
 	$(MAKE) chaos FOR=5m BROKER=fake
 	$(MAKE) chaos FOR=3m BROKER=real
+
+test-fresh: ## a clone in an empty home, as a user who may nothing: demo, README and tutorial
+	.ci/fresh
 
 bench: build ## speed: the hot paths, then a drain and latencies on real servers
 	$(GO) test -run '^$$' -bench . -benchmem ./decoder ./schema ./sink ./checkpoint ./replication
