@@ -121,7 +121,7 @@ func (s *session) look(ctx context.Context, conn *pgx.Conn, looked *time.Time) e
 		// Behind a connection pooler the pid that the session was told is the
 		// pooler's invention, and says nothing about the slot.
 	}
-	s.metrics.SetSlot(state.Lag(), state.Retained())
+	defer s.metrics.SetSlot(state.Lag(), state.Retained()) // last: whoever sees the figures knows that all was looked at
 	if time.Since(s.stream.Heard()) > s.stream.Interval() {
 		working, err := replication.Working(ctx, conn, s.stream.Server().BackendPID)
 		if err != nil {
